@@ -1,0 +1,2 @@
+//! The `minfer` command line.
+fn main() {}

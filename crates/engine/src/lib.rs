@@ -1,0 +1,1 @@
+//! Loading, sessions, KV cache and decoding over any backend.

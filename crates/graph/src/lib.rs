@@ -1,0 +1,1 @@
+//! The compute graph, the memory plan and the allocator.

@@ -1,0 +1,1 @@
+//! Element types, shapes and block formats of quantized weights.

@@ -1,0 +1,1 @@
+//! Test support: the oracle, op cases, tolerances, tiny models, a fake backend.

@@ -1,0 +1,2 @@
+//! Project tasks: set-up, continuous integration, tidy checks.
+fn main() {}
