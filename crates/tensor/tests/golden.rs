@@ -1,4 +1,5 @@
 //! Decoding and encoding against the Python package `gguf`; `data/generate.py` wrote the vectors.
+#![allow(clippy::unwrap_used, reason = "helpers of tests unwrap as tests do")]
 
 use std::path::Path;
 

@@ -1,4 +1,5 @@
 //! What encoding may lose, and that no bytes or numbers are too odd.
+#![allow(clippy::unwrap_used, reason = "helpers of tests unwrap as tests do")]
 
 use minfer_tensor::{DType, decode_row, encode_row};
 use proptest::prelude::*;
