@@ -1,4 +1,5 @@
 //! The graphs of every family, as text, against committed snapshots. `MINFER_BLESS=1` rewrites them.
+#![allow(clippy::unwrap_used)]
 
 mod common;
 
