@@ -75,7 +75,7 @@ fn floats_are_finite_and_above_zero() {
         }
     }
     refused("llama.attention.layer_norm_rms_epsilon", |model| {
-        model.set("attention.layer_norm_rms_epsilon", 0.0f32)
+        model.set("attention.layer_norm_rms_epsilon", 0.0f32);
     });
     refused("llama.rope.freq_base", |model| model.set("rope.freq_base", 0.0f32));
     accepted(|model| model.set("rope.scaling.factor", 0.0f32));
