@@ -246,7 +246,8 @@ impl Format for Q6K {
         let (half, plane) = (group / 4, group % 4);
         let (low, high) = (half * 64 + plane % 2 * 32, 128 + half * 32);
         // SAFETY: the caller's promise; both ranges lie within the first 192 bytes.
-        let (low, high) = unsafe { (s.load_pair(a.add(low), b.add(low)), s.load_pair(a.add(high), b.add(high))) };
+        let (low, high) =
+            unsafe { (s.load_pair(a.add(low), b.add(low)), s.load_pair(a.add(high), b.add(high))) };
         let low = s.shift_mask(low, plane as i32 / 2 * 4, 15);
         s.or(low, s.shift_mask(high, 2 * plane as i32 - 4, 0x30))
     }

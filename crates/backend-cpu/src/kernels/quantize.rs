@@ -1,15 +1,13 @@
 //! Activations as int8 in groups of 32: what every quantized weight is multiplied with.
 #![allow(unsafe_code, reason = "threads write disjoint tokens of one buffer")]
 
+use super::math::ROUND;
 use super::simd::{Op, Simd};
 
 /// Weights or activations in a group.
 pub(crate) const GROUP: usize = 32;
 /// Tokens whose groups lie next to each other; the last tile may have fewer.
 pub(crate) const TILE: usize = 12;
-
-/// 1.5 * 2^23: adding it rounds to the nearest integer, ties to even, and leaves that in the low bits.
-const ROUND: f32 = 12_582_912.0;
 
 /// Where the parts of `tokens` quantized rows of `k` values lie in one buffer.
 ///

@@ -59,9 +59,6 @@ impl Simd for Scalar {
         // SAFETY: see above.
         unsafe { p.cast::<[u16; LANES]>().write_unaligned(v.map(|x| f16::from_f32(x).to_bits())) }
     }
-    fn add(self, a: Self::F, b: Self::F) -> Self::F {
-        from_fn(|i| a[i] + b[i])
-    }
     fn mul(self, a: Self::F, b: Self::F) -> Self::F {
         from_fn(|i| a[i] * b[i])
     }
@@ -136,9 +133,6 @@ impl Simd for Scalar {
         // SAFETY: see above.
         let x: [u8; 4] = unsafe { read(p) };
         from_fn(|i| x[i % 4])
-    }
-    fn and(self, a: Self::Bytes, mask: u8) -> Self::Bytes {
-        a.map(|x| x & mask)
     }
     fn or(self, a: Self::Bytes, b: Self::Bytes) -> Self::Bytes {
         from_fn(|i| a[i] | b[i])

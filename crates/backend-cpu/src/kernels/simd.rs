@@ -62,7 +62,6 @@ pub(crate) trait Simd: Copy {
     unsafe fn load_bf16(self, p: *const u16) -> Self::F;
     /// Rounds to nearest even.
     unsafe fn store_f16(self, p: *mut u16, v: Self::F);
-    fn add(self, a: Self::F, b: Self::F) -> Self::F;
     fn mul(self, a: Self::F, b: Self::F) -> Self::F;
     /// `a * b + c`, rounded once.
     fn fma(self, a: Self::F, b: Self::F, c: Self::F) -> Self::F;
@@ -97,7 +96,6 @@ pub(crate) trait Simd: Copy {
     unsafe fn splat32(self, p: *const u8) -> Self::Bytes;
     /// 4 bytes, sixteen times.
     unsafe fn splat4(self, p: *const u8) -> Self::Bytes;
-    fn and(self, a: Self::Bytes, mask: u8) -> Self::Bytes;
     fn or(self, a: Self::Bytes, b: Self::Bytes) -> Self::Bytes;
     /// `(each byte >> n) & mask`, or `<< -n` where `n` is negative; the mask must be without the bits that a
     /// shift of wider lanes brings in. `n` is -7 to 7.
