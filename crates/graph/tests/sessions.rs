@@ -6,7 +6,7 @@ use common::*;
 use minfer_graph::*;
 use minfer_tensor::Bytes;
 use minfer_testkit::fake::Probe;
-use minfer_testkit::random::Random;
+use minfer_testkit::rng::Rng;
 use proptest::prelude::*;
 
 /// CPU alone, and every split of a device and a CPU.
@@ -26,7 +26,7 @@ proptest! {
     fn a8_a_session_computes_what_a_run_without_sharing_computes(setup in setups(), seed: u64) {
         let (mut runner, _) = setup.start();
         let mut reference = setup.reference();
-        let mut random = Random::new(seed);
+        let mut random = Rng::new(seed);
         let mut past = 0;
         for _ in 0..4 {
             let batch = Batch::random(&mut random, past);
@@ -39,7 +39,7 @@ proptest! {
     /// The rung is topology, the number of tokens is data: any rung that holds a batch gives the same rows.
     #[test]
     fn b2_rows_beyond_the_tokens_change_no_result(setup in setups(), seed: u64) {
-        let mut random = Random::new(seed);
+        let mut random = Rng::new(seed);
         let batch = Batch::random(&mut random, 0);
         let (mut runner, _) = setup.start();
         let expected = run(&mut runner, &setup, &batch);
@@ -61,7 +61,7 @@ proptest! {
             probes.iter().map(|p| (Probe::count(&p.created), Probe::count(&p.freed))).collect::<Vec<_>>()
         };
         let committed = counts(&probes);
-        let mut random = Random::new(seed);
+        let mut random = Rng::new(seed);
         for _ in 0..6 {
             run(&mut runner, &setup, &Batch::random(&mut random, 0));
         }
@@ -83,7 +83,7 @@ proptest! {
         let totals: Vec<Bytes> = setup.plan().backends().iter().map(|p| p.charges().total()).collect();
         setup.budgets = totals.iter().map(|&total| Budget::Limited(total)).collect();
         let (mut runner, _) = setup.start();
-        let mut random = Random::new(seed);
+        let mut random = Rng::new(seed);
         for _ in 0..3 {
             run(&mut runner, &setup, &Batch::random(&mut random, 0));
         }
@@ -105,7 +105,7 @@ proptest! {
     #[test]
     fn a9_a_rebuild_moves_no_slot_and_prepares_nothing(setup in setups(), seed: u64) {
         let (mut runner, probes) = setup.start();
-        let mut random = Random::new(seed);
+        let mut random = Rng::new(seed);
         let batches: Vec<Batch> = rungs(BATCH)
             .map(|rung| Batch::new(&mut random, rung, BatchCounts { tokens: rung.tokens, outputs: rung.outputs }, 0))
             .collect();

@@ -7,25 +7,7 @@ use minfer_graph::{
 
 use minfer_tensor::DType;
 
-/// A small generator of numbers (splitmix64), so that a seed gives the same model everywhere.
-#[derive(Clone, Debug)]
-pub struct Random(u64);
-
-impl Random {
-    /// The stream of a seed.
-    pub fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    /// A number below `n`. Panics for 0.
-    pub fn below(&mut self, n: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        ((z ^ (z >> 31)) % n as u64) as usize
-    }
-}
+use crate::rng::Rng;
 
 /// Elements of a row.
 const COLS: usize = 32;
@@ -49,7 +31,7 @@ pub struct RandomModel {
 impl RandomModel {
     /// The model of a seed.
     pub fn new(seed: u64) -> Self {
-        let n_layers = 1 + Random::new(seed).below(4) as u32;
+        let n_layers = 1 + Rng::new(seed).below(4) as u32;
         let model = Self { seed, n_layers, n_ctx: 48, weights: Vec::new(), states: Vec::new() };
         let mut weaver = Weaver::new(model, Rung { tokens: 1, outputs: 1 });
         weaver.weave().expect("a random model is well formed");
@@ -67,7 +49,7 @@ impl RandomModel {
 /// Builds one graph. Every decision is drawn before the rung matters, so all rungs draw the same.
 struct Weaver {
     model: RandomModel,
-    random: Random,
+    random: Rng,
     builder: GraphBuilder,
     rung: Rung,
     /// Values of shape `[tokens, COLS]` to draw operands from.
@@ -79,7 +61,7 @@ type Woven<T> = Result<T, GraphError>;
 
 impl Weaver {
     fn new(model: RandomModel, rung: Rung) -> Self {
-        let mut random = Random::new(model.seed);
+        let mut random = Rng::new(model.seed);
         random.below(4);
         Self { model, random, builder: GraphBuilder::new(), rung, values: Vec::new(), layer: None }
     }

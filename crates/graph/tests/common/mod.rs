@@ -1,12 +1,13 @@
 //! Sessions over fake backends and random models.
-#![allow(dead_code, reason = "every test binary uses its part")]
+#![allow(dead_code, clippy::unwrap_used, reason = "every test binary uses its part, and may panic")]
 
 use std::sync::Arc;
 
 use minfer_graph::*;
 use minfer_tensor::{Bytes, DType};
 use minfer_testkit::fake::{FakeBackend, FakeSpec, Probe, Reference, weight_data};
-use minfer_testkit::random::{Random, RandomModel, VOCAB};
+use minfer_testkit::random::{RandomModel, VOCAB};
+use minfer_testkit::rng::Rng;
 
 pub(crate) const BATCH: usize = 12;
 
@@ -96,7 +97,7 @@ pub(crate) struct Batch {
 
 impl Batch {
     /// `tokens` tokens from position `past` on, all outputs among the last ones.
-    pub(crate) fn new(random: &mut Random, rung: Rung, counts: BatchCounts, past: usize) -> Self {
+    pub(crate) fn new(random: &mut Rng, rung: Rung, counts: BatchCounts, past: usize) -> Self {
         let ints = |values: Vec<i32>| values.into_iter().flat_map(i32::to_le_bytes).collect::<Vec<u8>>();
         let padded = |n: usize, live: usize, mut value: Box<dyn FnMut(usize) -> i32 + '_>| {
             ints((0..n).map(|i| if i < live { value(i) } else { -1 }).collect())
@@ -109,7 +110,7 @@ impl Batch {
         Self { rung, counts, tokens, positions, extra, out_ids }
     }
 
-    pub(crate) fn random(random: &mut Random, past: usize) -> Self {
+    pub(crate) fn random(random: &mut Rng, past: usize) -> Self {
         let tokens = 1 + random.below(BATCH);
         let outputs = if tokens == 1 { 1 } else { random.below(tokens + 1) };
         let rung = rung_for(BATCH, tokens, outputs).unwrap();
