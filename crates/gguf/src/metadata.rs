@@ -111,7 +111,7 @@ impl Metadata {
 
     fn value(&self, entry: usize) -> Value<'_> {
         let entry = &self.entries[entry];
-        Value::split(entry.ty, &self.buf[entry.value.clone()]).0
+        Value::whole(entry.ty, &self.buf[entry.value.clone()])
     }
 
     fn get_as<'a, T: FromValue<'a>>(&'a self, key: &str) -> Result<Option<T>, Error> {

@@ -217,7 +217,16 @@ impl<'a> Value<'a> {
         if let Self::Array(array) = *self { Some(array) } else { None }
     }
 
-    /// The value at the start of `data`, and the data after it. The parser has checked that it is there.
+    /// The value that `data` is. The parser has checked that it is there.
+    pub(crate) fn whole(ty: ValueType, data: &'a [u8]) -> Self {
+        match ty {
+            // Its end is known, so it needn't be searched for.
+            ValueType::Array => Self::Array(Array::whole(data)),
+            _ => Self::split(ty, data).0,
+        }
+    }
+
+    /// The value at the start of `data`, and the data after it.
     pub(crate) fn split(ty: ValueType, data: &'a [u8]) -> (Self, &'a [u8]) {
         match ty {
             ValueType::String => {
@@ -336,18 +345,21 @@ impl<'a> Array<'a> {
         self.integers()
     }
 
-    /// The array whose element type is at the start of `data`, and the data after its elements.
-    fn split(data: &'a [u8]) -> (Self, &'a [u8]) {
+    /// The array whose element type is at the start of `data` and whose last element is at the end.
+    fn whole(data: &'a [u8]) -> Self {
         let id = u32::from_le_bytes(first(data));
         let len = u64::from_le_bytes(first(&data[4..])) as usize;
-        let element = ValueType::from_id(id).unwrap_or(ValueType::U8);
-        let data = &data[12..];
-        let whole = Self { element, len, data };
-        let rest = match element.fixed_len() {
-            Some(each) => &data[len * each..],
-            None => whole.iter().skip_all(),
+        Self { element: ValueType::from_id(id).unwrap_or(ValueType::U8), len, data: &data[12..] }
+    }
+
+    /// The array whose element type is at the start of `data`, and the data after its last element.
+    fn split(data: &'a [u8]) -> (Self, &'a [u8]) {
+        let array = Self::whole(data);
+        let rest = match array.element.fixed_len() {
+            Some(each) => &array.data[array.len * each..],
+            None => array.iter().skip_all(),
         };
-        (Self { data: &data[..data.len() - rest.len()], ..whole }, rest)
+        (Self { data: &array.data[..array.data.len() - rest.len()], ..array }, rest)
     }
 }
 

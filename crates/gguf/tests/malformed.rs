@@ -1,5 +1,6 @@
 //! Odd, damaged and hostile files of a shared corpus, where that is there: `MINFER_SHARED`, or `../shared`
 //! beside the checkout.
+#![allow(clippy::unwrap_used, reason = "helpers of tests unwrap as tests do")]
 
 use std::path::PathBuf;
 
