@@ -1,0 +1,275 @@
+//! What a device offers: memory, weights, kernels. Everything above talks to this trait and to nothing else.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use minfer_tensor::{Bytes, DType};
+use thiserror::Error;
+
+use crate::allocplan::DeviceMemory;
+use crate::ir::{CNode, ComputeGraph, NodeId, WeightDecl, WeightId};
+
+crate::ir::handle!(
+    /// A backend of a session; the CPU is always the last one.
+    BackendId, "backend "
+);
+crate::ir::handle!(
+    /// A buffer of one backend.
+    BufId, "buf"
+);
+crate::ir::handle!(
+    /// A run of nodes that a backend has prepared.
+    SegmentId, "segment"
+);
+
+/// A place for one value: a window of a buffer. The buffer is as long as its size class; the value is as long as `len`
+/// (rule A7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct BufRef {
+    /// Whose buffer.
+    pub backend: BackendId,
+    /// Which buffer.
+    pub id: BufId,
+    /// First byte.
+    pub offset: Bytes,
+    /// Bytes of the value.
+    pub len: Bytes,
+}
+
+/// Where a node's value lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Binding {
+    /// In the registered weight.
+    Weight(WeightId),
+    /// In a buffer.
+    Buffer(BufRef),
+}
+
+/// The category that a buffer is charged to (rule B1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum BufKind {
+    /// Activations, inputs and staging.
+    Pool,
+    /// A persistent region of keys or values.
+    Kv,
+    /// A backend's working memory during one node.
+    Scratch,
+}
+
+/// How much of the rung a run really uses: data, not topology.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchCounts {
+    /// Tokens that are there; at most the rung.
+    pub tokens: usize,
+    /// Rows of logits that are asked for; at most the graph's output rows.
+    pub outputs: usize,
+}
+
+/// Bytes of a weight on the host, kept alive by their owner (a mapped file, a test's vector).
+pub trait WeightSource: Send + Sync {
+    /// The bytes of `range`. Panics outside the source.
+    fn bytes(&self, range: Range<usize>) -> &[u8];
+    /// Whether the bytes are pages of a file (reclaimable) and not anonymous memory.
+    fn is_mapped(&self) -> bool;
+}
+
+/// A window of a [`WeightSource`].
+#[derive(Clone)]
+pub struct WeightBytes {
+    source: Arc<dyn WeightSource>,
+    range: Range<usize>,
+}
+
+impl WeightBytes {
+    /// The bytes `range` of `source`. Panics outside the source.
+    pub fn new(source: Arc<dyn WeightSource>, range: Range<usize>) -> Self {
+        let _ = source.bytes(range.clone());
+        Self { source, range }
+    }
+
+    /// The bytes themselves.
+    pub fn as_slice(&self) -> &[u8] {
+        self.source.bytes(self.range.clone())
+    }
+
+    /// Whether they are pages of a file.
+    pub fn is_mapped(&self) -> bool {
+        self.source.is_mapped()
+    }
+}
+
+/// What a weight costs a backend (rule A6), by who can take the bytes back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WeightCharge {
+    /// Pages of a file, used in place: the system reclaims them under pressure.
+    pub mapped: Bytes,
+    /// Memory of the backend: copied, repacked, or owned by the source.
+    pub anonymous: Bytes,
+}
+
+impl WeightCharge {
+    /// Both parts; saturates.
+    pub fn total(self) -> Bytes {
+        self.mapped.saturating_add(self.anonymous)
+    }
+
+    /// The charge of two weights; saturates.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            mapped: self.mapped.saturating_add(other.mapped),
+            anonymous: self.anonymous.saturating_add(other.anonymous),
+        }
+    }
+}
+
+impl fmt::Debug for WeightBytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "WeightBytes({:?}, mapped: {})", self.range, self.is_mapped())
+    }
+}
+
+/// Nodes that one backend runs in a row, with the place of every value they touch.
+#[derive(Clone, Copy, Debug)]
+pub struct Segment<'a> {
+    /// The graph.
+    pub graph: &'a ComputeGraph,
+    /// The nodes to compute, in execution order: no leaves, and no views but [`Op::WriteRows`](crate::Op::WriteRows).
+    pub nodes: &'a [NodeId],
+    /// Where each node of the graph lies, by node index; `None` for a node of another segment that isn't touched here.
+    pub bindings: &'a [Option<Binding>],
+    /// The working memory of the segment: at least [`DeviceSpec::scratch_bytes`] of each node. `None` if no node needs any.
+    pub scratch: Option<BufRef>,
+}
+
+/// What a backend can fail with.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum BackendError {
+    /// The system or the driver refused memory that the budget had admitted.
+    #[error("{backend}: could not allocate {requested} ({reason})")]
+    OutOfMemory {
+        /// Backend name.
+        backend: String,
+        /// Bytes asked for.
+        requested: Bytes,
+        /// The driver's or the system's reason.
+        reason: String,
+    },
+    /// An access outside a buffer, or of another length than the buffer's.
+    #[error("{backend}: {buffer}: expected {expected}, found {found}")]
+    Window {
+        /// Backend name.
+        backend: String,
+        /// Buffer.
+        buffer: BufId,
+        /// Bytes that are there.
+        expected: Bytes,
+        /// Bytes that were asked for.
+        found: Bytes,
+    },
+    /// A weight's bytes don't match its declaration.
+    #[error("{backend}: {name}: expected {expected} of weights, found {found}")]
+    Weight {
+        /// Backend name.
+        backend: String,
+        /// Name of the weight.
+        name: String,
+        /// Bytes of the declaration.
+        expected: Bytes,
+        /// Bytes that were given.
+        found: Bytes,
+    },
+    /// An operation that the backend doesn't have was assigned to it.
+    #[error("{backend}: no kernel for {op} on {dtype}")]
+    Unsupported {
+        /// Backend name.
+        backend: String,
+        /// Operation.
+        op: &'static str,
+        /// Element type of the weight or state operand.
+        dtype: DType,
+    },
+    /// The device failed or is lost.
+    #[error("{backend}: {what}")]
+    Device {
+        /// Backend name.
+        backend: String,
+        /// What happened.
+        what: String,
+    },
+}
+
+/// What can be said of a backend without touching its device: all that the planner needs.
+pub trait DeviceSpec: Send + Sync {
+    /// Short name: `cpu`, `wgpu`, `cuda`.
+    fn name(&self) -> &str;
+
+    /// The device in words, for people.
+    fn device_name(&self) -> String;
+
+    /// Whether a kernel exists for a node and the element types of its operands.
+    fn supports_op(&self, node: &CNode, operands: &[DType]) -> bool;
+
+    /// Working memory that a node needs at its full rung: the size sibling of its kernel.
+    fn scratch_bytes(&self, graph: &ComputeGraph, node: NodeId) -> Bytes;
+
+    /// Bytes that the backend is charged for a weight: its own, and any repacked copy (rule A6). `mapped` says whether
+    /// the source is pages of a file.
+    fn weight_bytes(&self, decl: &WeightDecl, mapped: bool) -> WeightCharge;
+}
+
+/// A device: memory, weights, kernels. Methods that take memory are called only after the ledger has admitted them.
+pub trait Backend: Send {
+    /// The description of this device.
+    fn spec(&self) -> &Arc<dyn DeviceSpec>;
+
+    /// What the device says of its memory now.
+    fn device_memory(&self) -> DeviceMemory;
+
+    /// Bytes of all registered weights: mapped, copied, repacked or fused (rule A6).
+    fn weights_bytes(&self) -> Bytes;
+
+    /// Bytes of the buffers of a category that exist, asked from whoever handed them out (rule B4).
+    fn buffer_bytes(&self, kind: BufKind) -> Bytes;
+
+    /// Bytes of the pool's buffers: the probe that tests compare the report with (rule A5).
+    fn pool_len(&self) -> Bytes {
+        self.buffer_bytes(BufKind::Pool)
+    }
+
+    /// A number that moves whenever a buffer is created or freed (rule A9).
+    fn pool_gen(&self) -> u64;
+
+    /// Creates a zeroed buffer of exactly `bytes`.
+    fn alloc_buffer(&mut self, kind: BufKind, bytes: Bytes) -> Result<BufId, BackendError>;
+
+    /// Frees a buffer. Segments that were prepared with it must be released first.
+    fn free_buffer(&mut self, id: BufId);
+
+    /// Fills a whole buffer; `data` is exactly as long as the buffer.
+    fn write_host(&mut self, id: BufId, data: &[u8]) -> Result<(), BackendError>;
+
+    /// Fills the start of a window; `data` is at most as long as the window.
+    fn write_host_window(&mut self, window: BufRef, data: &[u8]) -> Result<(), BackendError>;
+
+    /// Reads the start of a window; `out` is at most as long as the window.
+    fn read_host_window(&self, window: BufRef, out: &mut [u8]) -> Result<(), BackendError>;
+
+    /// Makes a weight available to kernels.
+    fn register_weight(
+        &mut self,
+        id: WeightId,
+        decl: &WeightDecl,
+        data: WeightBytes,
+    ) -> Result<(), BackendError>;
+
+    /// Turns a segment into what [`execute`](Self::execute) runs. All that costs time or memory happens here.
+    fn prepare(&mut self, segment: Segment<'_>) -> Result<SegmentId, BackendError>;
+
+    /// Forgets a prepared segment.
+    fn release(&mut self, id: SegmentId);
+
+    /// Runs a prepared segment. Allocates nothing on the host.
+    fn execute(&mut self, id: SegmentId, counts: BatchCounts) -> Result<(), BackendError>;
+}

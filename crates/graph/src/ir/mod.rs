@@ -1,0 +1,20 @@
+//! The intermediate representation: typed handles, operations, nodes, and the graph that holds them.
+//!
+//! Every value is a matrix `[rows, cols]`, row-major, `cols` contiguous. A tensor of higher rank folds its outer
+//! dimensions into rows (`[n_tokens, n_heads * head_dim]` reshapes to `[n_tokens * n_heads, head_dim]`).
+
+mod builder;
+mod error;
+mod graph;
+mod node;
+mod op;
+mod print;
+mod verify;
+
+pub use builder::GraphBuilder;
+pub use error::GraphError;
+pub use graph::{ComputeGraph, StateDecl, WeightDecl};
+pub(crate) use node::handle;
+pub use node::{CNode, InputId, NodeId, Rows, Shape, StateId, WeightId};
+pub use op::{Activation, AttentionSpec, Op, RopeSpec, RopeStyle};
+pub use verify::verify;
