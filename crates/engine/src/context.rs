@@ -1,15 +1,17 @@
 //! Tokens in, logits out: the KV cache's logical state and the batches that are run over it.
 
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use minfer_gguf::Mapping;
-use minfer_graph::{BatchCounts, CParams, GraphParams, MAX_OUTPUT_ROWS, Runner};
-use minfer_models::Model;
+use minfer_graph::cache::MAX_OUTPUT_ROWS;
+use minfer_graph::{BatchCounts, CParams, GraphParams, Runner, Rung, StateDecl, rung_for};
+use minfer_models::{Model, OUT_IDS, POSITIONS, TOKENS};
 use minfer_tensor::Bytes;
-use minfer_text::TokenId;
+use minfer_text::{Sampler, TokenId};
 
-use crate::{CancelFlag, Error};
+use crate::{CancelFlag, Error, ModelFile};
 
 
 /// One sequence: which tokens the KV cache holds, and the logits of the last rows.
@@ -18,12 +20,15 @@ pub(crate) struct Context {
     path: PathBuf,
     maps: Vec<Arc<Mapping>>,
     runner: Runner,
-    params: CParams,
+    cparams: CParams,
+    states: Vec<StateDecl>,
     batch: usize,
     /// Tokens whose keys and values are in the cache, by position. Never grows beyond its capacity of `n_ctx`.
     committed: Vec<TokenId>,
     staging: Staging,
     logits: Vec<f32>,
+    /// The logits as the backend hands them out.
+    logit_bytes: Vec<u8>,
 }
 
 /// The host side of a graph's inputs, as little-endian i32.
@@ -40,13 +45,20 @@ impl Staging {
         Self { tokens: room(batch), positions: room(batch), out_ids: room(MAX_OUTPUT_ROWS) }
     }
 
+    /// Token ids are below `n_vocab` and positions below `n_ctx`, both of which the model's configuration bounds by an i32.
+    fn fill(&mut self, ids: &[TokenId], n_past: usize, outputs: &Range<usize>, rung: Rung) {
+        pad(&mut self.tokens, ids.iter().map(|&id| id as i32), rung.tokens);
+        pad(&mut self.positions, (0..ids.len()).map(|i| (n_past + i) as i32), rung.tokens);
+        pad(&mut self.out_ids, outputs.clone().map(|i| i as i32), rung.outputs);
+    }
+
     fn heap_bytes(&self) -> usize {
         self.tokens.capacity() + self.positions.capacity() + self.out_ids.capacity()
     }
 }
 
 /// Writes `values` and pads to `len` with -1, the mark of a row that isn't there.
-fn fill(bytes: &mut Vec<u8>, values: impl Iterator<Item = i32>, len: usize) {
+fn pad(bytes: &mut Vec<u8>, values: impl Iterator<Item = i32>, len: usize) {
     bytes.clear();
     for value in values.chain(std::iter::repeat(-1)).take(len) {
         bytes.extend_from_slice(&value.to_le_bytes());
@@ -55,22 +67,33 @@ fn fill(bytes: &mut Vec<u8>, values: impl Iterator<Item = i32>, len: usize) {
 
 impl Context {
     pub(crate) fn new(
-        model: Arc<Model>,
-        path: PathBuf,
+        file: &ModelFile,
         maps: Vec<Arc<Mapping>>,
         runner: Runner,
-        params: CParams,
+        cparams: CParams,
         batch: usize,
     ) -> Self {
-        let logits = vec![0.0; MAX_OUTPUT_ROWS.min(batch) * model.config().n_vocab];
-        let committed = Vec::with_capacity(params.n_ctx);
-        let staging = Staging::with_capacity(batch);
-        Self { model, path, maps, runner, params, batch, committed, staging, logits }
+        let (model, path) = (Arc::clone(file.model()), file.path().to_owned());
+        let states = runner.plan().scheduler().states().to_vec();
+        let n_logits = MAX_OUTPUT_ROWS.min(batch) * model.config().n_vocab;
+        Self {
+            model,
+            path,
+            maps,
+            runner,
+            cparams,
+            states,
+            batch,
+            committed: Vec::with_capacity(cparams.n_ctx),
+            staging: Staging::with_capacity(batch),
+            logits: vec![0.0; n_logits],
+            logit_bytes: vec![0; n_logits * size_of::<f32>()],
+        }
     }
 
     /// Positions of the context.
     pub(crate) fn n_ctx(&self) -> usize {
-        self.params.n_ctx
+        self.cparams.n_ctx
     }
 
     /// Tokens of the model.
@@ -103,17 +126,20 @@ impl Context {
     }
 
     /// Bytes of the heap that this side of the engine holds.
-    pub(crate) fn heap_bytes(&self) -> usize {
-        self.logits.capacity() * size_of::<f32>()
+    pub(crate) fn heap_bytes(&self) -> Bytes {
+        let bytes = self.logits.capacity() * size_of::<f32>()
+            + self.logit_bytes.capacity()
             + self.committed.capacity() * size_of::<TokenId>()
-            + self.staging.heap_bytes()
+            + self.staging.heap_bytes();
+        Bytes::from(bytes)
     }
 
-    /// What [`heap_bytes`](Self::heap_bytes) will be.
-    pub(crate) fn heap_bound(n_ctx: usize, batch: usize, n_vocab: usize) -> Option<Bytes> {
-        let outputs = MAX_OUTPUT_ROWS.min(batch);
-        let elements = outputs.checked_mul(n_vocab)?.checked_add(n_ctx)?.checked_add(2 * batch + MAX_OUTPUT_ROWS)?;
-        Some(Bytes::new(elements.checked_mul(4)?.try_into().ok()?))
+    /// What [`heap_bytes`](Self::heap_bytes) will be, and the candidates of a sampler; saturates.
+    pub(crate) fn heap_bound(n_ctx: usize, batch: usize, n_vocab: usize) -> Bytes {
+        let logits = MAX_OUTPUT_ROWS.min(batch).saturating_mul(n_vocab).saturating_mul(2 * size_of::<f32>());
+        let ids = n_ctx.saturating_add(batch.saturating_mul(2)).saturating_add(MAX_OUTPUT_ROWS);
+        let ids = ids.saturating_mul(size_of::<TokenId>());
+        [logits, ids, Sampler::heap_bound(n_vocab)].into_iter().map(Bytes::from).sum()
     }
 
     /// Adds `ids` to the cache in batches; afterwards [`logits`](Self::logits) are those after the last one. `false` if it
@@ -145,27 +171,25 @@ impl Context {
 
     /// Adds one batch and computes the logits of the rows `outputs` of it, in [`rows`](Self::row)
     /// `0..outputs.len()`. On an error the cache is as before.
-    pub(crate) fn forward(&mut self, ids: &[TokenId], outputs: std::ops::Range<usize>) -> Result<(), Error> {
+    pub(crate) fn forward(&mut self, ids: &[TokenId], outputs: Range<usize>) -> Result<(), Error> {
         let (n_past, n_vocab) = (self.committed.len(), self.n_vocab());
         debug_assert!(ids.len() <= self.batch && outputs.len() <= MAX_OUTPUT_ROWS);
-        if n_past + ids.len() > self.params.n_ctx {
-            return Err(Error::PromptTooLong { n_prompt: n_past + ids.len(), n_ctx: self.params.n_ctx });
+        if n_past + ids.len() > self.cparams.n_ctx {
+            return Err(Error::PromptTooLong { n_prompt: n_past + ids.len(), n_ctx: self.cparams.n_ctx });
         }
         if let Some(&id) = ids.iter().find(|&&id| id as usize >= n_vocab) {
             return Err(Error::Token { id, n_vocab });
         }
         let counts = BatchCounts { tokens: ids.len(), outputs: outputs.len() };
-        let params = self.shape_of(counts)?;
-        self.stage(ids, &outputs, params);
-        let model = &self.model;
-        let inputs: [(&str, &[u8]); 3] = [
-            ("tokens", &self.staging.tokens),
-            ("positions", &self.staging.positions),
-            ("out_ids", &self.staging.out_ids),
-        ];
-        let used = if params.outputs == 0 { &inputs[..2] } else { &inputs[..] };
-        self.runner.run(params, || model.build(params.tokens, params.outputs, &self.params), used, counts)?;
-        self.check(n_past + ids.len(), outputs.len())?;
+        let rung = rung_for(self.batch, counts.tokens, counts.outputs).expect("checked above");
+        self.staging.fill(ids, n_past, &outputs, rung);
+        let (model, states) = (&self.model, &self.states);
+        let inputs: [(&str, &[u8]); 3] =
+            [(TOKENS, &self.staging.tokens), (POSITIONS, &self.staging.positions), (OUT_IDS, &self.staging.out_ids)];
+        let inputs = if rung.outputs == 0 { &inputs[..2] } else { &inputs[..] };
+        let params = GraphParams { rung, cparams: self.cparams };
+        self.runner.run(&params, || model.build(rung.tokens, rung.outputs, states), inputs, counts)?;
+        self.read_logits(n_past + ids.len(), outputs.len())?;
         self.committed.extend_from_slice(ids);
         Ok(())
     }
@@ -176,25 +200,21 @@ impl Context {
         &self.logits[i * n_vocab..][..n_vocab]
     }
 
-    fn stage(&mut self, ids: &[TokenId], outputs: &std::ops::Range<usize>, params: GraphParams) {
-        // Token ids are below n_vocab and positions below n_ctx, both of which fit an i32 (checked at load).
-        let n_past = self.committed.len();
-        fill(&mut self.staging.tokens, ids.iter().map(|&id| id as i32), params.tokens);
-        fill(&mut self.staging.positions, (0..ids.len()).map(|i| (n_past + i) as i32), params.tokens);
-        fill(&mut self.staging.out_ids, outputs.clone().map(|i| i as i32), params.outputs);
-    }
-
     /// Reads the logits and makes sure that they come from the file that was loaded.
-    fn check(&mut self, position: usize, n_outputs: usize) -> Result<(), Error> {
-        let n_vocab = self.n_vocab();
-        let logits = &mut self.logits[..n_outputs * n_vocab];
-        if !logits.is_empty() {
-            self.runner.read_output(0, logits)?;
+    fn read_logits(&mut self, position: usize, n_outputs: usize) -> Result<(), Error> {
+        let n = n_outputs * self.n_vocab();
+        let bytes = &mut self.logit_bytes[..n * size_of::<f32>()];
+        if n > 0 {
+            self.runner.read_output(0, bytes)?;
         }
         for map in &self.maps {
             map.check()?;
         }
-        if logits.iter().all(|l| l.is_finite()) {
+        let values = bytes.as_chunks().0.iter().map(|&b| f32::from_le_bytes(b));
+        for (logit, value) in self.logits.iter_mut().zip(values) {
+            *logit = value;
+        }
+        if self.logits[..n].iter().all(|l| l.is_finite()) {
             return Ok(());
         }
         Err(Error::NotFinite { path: self.path.clone(), position })

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use minfer_gguf::Mapping;
-use minfer_graph::{Backend, BackendId, CParams, CacheStats, OffloadPlan, Runner, WeightId};
+use minfer_graph::{Backend, CParams, CacheStats, Runner, WeightId};
 use minfer_tensor::Bytes;
 use minfer_text::{Message, RenderOptions, Specials, TokenId};
 
@@ -54,12 +54,11 @@ impl Engine {
         let planned = planner::admit(&file, options, host)?;
         let maps = file.index().parts().iter().map(|part| Ok(Arc::new(Mapping::open(part)?)));
         let maps = maps.collect::<Result<Vec<_>, Error>>()?;
-        let mut runner = Runner::new(backends, &planned.memory)?;
-        register_weights(&mut runner, &file, &maps, &planned.offload, on_progress)?;
+        let mut runner = Runner::new(backends, planned.memory)?;
+        register_weights(&mut runner, &file, &maps, on_progress)?;
         let n_ctx = planned.plan.request.ctx;
         let params = CParams { gpu_layers: planned.offload.gpu_layers, kv_dtype: options.kv_type, n_ctx };
-        let (model, path) = (Arc::clone(file.model()), file.path().to_owned());
-        let context = Context::new(model, path, maps, runner, params, planned.plan.request.batch);
+        let context = Context::new(&file, maps, runner, params, planned.plan.request.batch);
         Ok(Self { file, plan: planned.plan, context })
     }
 
@@ -169,7 +168,6 @@ fn register_weights(
     runner: &mut Runner,
     file: &ModelFile,
     maps: &[Arc<Mapping>],
-    offload: &OffloadPlan,
     on_progress: &mut dyn FnMut(LoadProgress),
 ) -> Result<(), Error> {
     let weights = file.model().weights();
@@ -178,11 +176,9 @@ fn register_weights(
     for (i, decl) in weights.iter().enumerate() {
         let tensor = file.index().tensor(&decl.name);
         let data = tensor.and_then(|tensor| weight_bytes(tensor, decl, maps));
-        let data = data.ok_or_else(|| Error::Weight { name: decl.name.clone() })?;
+        let data = data.ok_or_else(|| Error::Weight { path: file.path().to_owned(), name: decl.name.clone() })?;
         done = done.saturating_add(Bytes::from(data.as_slice().len()));
-        let on_device = offload.allows_weight(&decl.name);
-        let backend = if on_device { BackendId::new(0) } else { runner.cpu() };
-        runner.register_weight(backend, WeightId::new(i), decl, data)?;
+        runner.register_weight(WeightId::new(i), &data)?;
         on_progress(LoadProgress { done, total });
     }
     Ok(())

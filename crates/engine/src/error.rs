@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use minfer_graph::{GraphError, RunError};
+use minfer_graph::GraphError;
 use thiserror::Error;
 
 /// What kind of trouble an [`Error`] is: the command line's exit code follows from it.
@@ -79,6 +79,14 @@ pub enum Error {
         /// Position of the token in the context.
         position: usize,
     },
+    /// A tensor lies where its file has nothing, which only a file that changed since it was opened does.
+    #[error("{}: tensor {name} can't be read; the file changed while it was loaded", path.display())]
+    Weight {
+        /// The model file.
+        path: PathBuf,
+        /// The tensor.
+        name: String,
+    },
     /// A token that the model has no embedding for.
     #[error("token {id} is beyond the model's {n_vocab} tokens")]
     Token {
@@ -106,7 +114,7 @@ pub enum Error {
     Graph(#[from] GraphError),
     /// The device failed.
     #[error(transparent)]
-    Run(#[from] RunError),
+    Run(#[from] minfer_graph::Error),
 }
 
 impl Error {
@@ -117,6 +125,7 @@ impl Error {
             | Error::Model { .. }
             | Error::Tokenizer { .. }
             | Error::SamplingDefaults { .. }
+            | Error::Weight { .. }
             | Error::NotFinite { .. } => ErrorKind::Model,
             Error::Refused(_) => ErrorKind::Refused,
             Error::Sampling(_) => ErrorKind::Usage,

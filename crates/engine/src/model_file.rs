@@ -73,6 +73,16 @@ impl ModelFile {
             .map_err(|source| Error::SamplingDefaults { path: self.path.clone(), source })
     }
 
+    /// The tokenizer, if it was asked for.
+    pub(crate) fn loaded_tokenizer(&self) -> Option<&Tokenizer> {
+        self.tokenizer.get()
+    }
+
+    /// The chat template, if it was asked for and there is one.
+    pub(crate) fn loaded_template(&self) -> Option<&ChatTemplate> {
+        self.template.get()?.as_ref()
+    }
+
     /// Bytes of all parts together.
     pub fn file_bytes(&self) -> Bytes {
         self.index.parts().iter().map(|part| part.len).sum()
