@@ -6,13 +6,12 @@ use std::sync::Arc;
 
 use minfer_gguf::Mapping;
 use minfer_graph::cache::MAX_OUTPUT_ROWS;
-use minfer_graph::{BatchCounts, CParams, GraphParams, Runner, Rung, StateDecl, rung_for};
+use minfer_graph::{BatchCounts, CParams, GraphParams, Rung, Runner, StateDecl, rung_for};
 use minfer_models::{Model, OUT_IDS, POSITIONS, TOKENS};
 use minfer_tensor::Bytes;
 use minfer_text::{Sampler, TokenId};
 
 use crate::{CancelFlag, Error, ModelFile};
-
 
 /// One sequence: which tokens the KV cache holds, and the logits of the last rows.
 pub(crate) struct Context {
@@ -139,7 +138,7 @@ impl Context {
         let logits = MAX_OUTPUT_ROWS.min(batch).saturating_mul(n_vocab).saturating_mul(2 * size_of::<f32>());
         let ids = n_ctx.saturating_add(batch.saturating_mul(2)).saturating_add(MAX_OUTPUT_ROWS);
         let ids = ids.saturating_mul(size_of::<TokenId>());
-        [logits, ids, Sampler::heap_bound(n_vocab)].into_iter().map(Bytes::from).sum()
+        [Bytes::from(logits), Bytes::from(ids), Sampler::heap_bound(n_vocab)].into_iter().sum()
     }
 
     /// Adds `ids` to the cache in batches; afterwards [`logits`](Self::logits) are those after the last one. `false` if it
@@ -184,8 +183,11 @@ impl Context {
         let rung = rung_for(self.batch, counts.tokens, counts.outputs).expect("checked above");
         self.staging.fill(ids, n_past, &outputs, rung);
         let (model, states) = (&self.model, &self.states);
-        let inputs: [(&str, &[u8]); 3] =
-            [(TOKENS, &self.staging.tokens), (POSITIONS, &self.staging.positions), (OUT_IDS, &self.staging.out_ids)];
+        let inputs: [(&str, &[u8]); 3] = [
+            (TOKENS, &self.staging.tokens),
+            (POSITIONS, &self.staging.positions),
+            (OUT_IDS, &self.staging.out_ids),
+        ];
         let inputs = if rung.outputs == 0 { &inputs[..2] } else { &inputs[..] };
         let params = GraphParams { rung, cparams: self.cparams };
         self.runner.run(&params, || model.build(rung.tokens, rung.outputs, states), inputs, counts)?;

@@ -97,7 +97,8 @@ impl Conversation {
         let system = self.system.iter().map(|s| Message::new("system", s.as_str()));
         let messages: Vec<Message> = system.chain(self.turns.iter().cloned()).collect();
         let text = engine.render(&messages)?;
-        let new = self.known.as_ref().and_then(|known| Some((known, text.strip_prefix(known.text.as_str())?)));
+        let new =
+            self.known.as_ref().and_then(|known| Some((known, text.strip_prefix(known.text.as_str())?)));
         let ids = match new {
             Some((known, rest)) => {
                 let mut ids = known.ids.clone();

@@ -176,7 +176,8 @@ fn register_weights(
     for (i, decl) in weights.iter().enumerate() {
         let tensor = file.index().tensor(&decl.name);
         let data = tensor.and_then(|tensor| weight_bytes(tensor, decl, maps));
-        let data = data.ok_or_else(|| Error::Weight { path: file.path().to_owned(), name: decl.name.clone() })?;
+        let data =
+            data.ok_or_else(|| Error::Weight { path: file.path().to_owned(), name: decl.name.clone() })?;
         done = done.saturating_add(Bytes::from(data.as_slice().len()));
         runner.register_weight(WeightId::new(i), &data)?;
         on_progress(LoadProgress { done, total });

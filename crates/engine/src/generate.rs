@@ -131,7 +131,11 @@ impl<'a> Run<'a> {
         })
     }
 
-    fn decode(&mut self, cancel: &CancelFlag, on_event: &mut dyn FnMut(Event<'_>)) -> Result<StopReason, Error> {
+    fn decode(
+        &mut self,
+        cancel: &CancelFlag,
+        on_event: &mut dyn FnMut(Event<'_>),
+    ) -> Result<StopReason, Error> {
         let stop = loop {
             if self.ids.len() >= self.options.max_tokens.unwrap_or(usize::MAX) {
                 break StopReason::Length;

@@ -156,7 +156,10 @@ mod tests {
             ("proc/self/cgroup", "3:cpu,memory:/x\n0::/\n"),
             ("sys/fs/cgroup/memory/x/memory.limit_in_bytes", "1073741824\n"),
             ("sys/fs/cgroup/memory/x/memory.usage_in_bytes", "1073741824\n"),
-            ("sys/fs/cgroup/memory/x/memory.stat", "total_active_file 104857600\ntotal_inactive_file 419430400\n"),
+            (
+                "sys/fs/cgroup/memory/x/memory.stat",
+                "total_active_file 104857600\ntotal_inactive_file 419430400\n",
+            ),
         ];
         assert_eq!(free(&files), 500);
     }

@@ -19,9 +19,9 @@ mod planner;
 mod score;
 mod source;
 
+pub use bench::{BenchOptions, BenchRun};
 pub use cancel::CancelFlag;
 pub use conversation::{Conversation, Turn};
-pub use bench::{BenchOptions, BenchRun};
 pub use engine::{Engine, LoadProgress};
 pub use error::{Error, ErrorKind};
 pub use generate::{Event, GenerateOptions, Generation, StopReason};

@@ -25,7 +25,8 @@ impl ModelFile {
     /// Reads the index of `path` (of a split model its first part) and the model's configuration.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let index = Index::open(path)?;
-        let model = Model::from_index(&index).map_err(|source| Error::Model { path: path.to_owned(), source })?;
+        let model =
+            Model::from_index(&index).map_err(|source| Error::Model { path: path.to_owned(), source })?;
         Ok(Self {
             path: path.to_owned(),
             index,

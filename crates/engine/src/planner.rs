@@ -11,9 +11,7 @@ use minfer_tensor::Bytes;
 use minfer_text::{ChatTemplate, Tokenizer};
 
 use crate::context::Context;
-use crate::plan::{
-    BackendMemory, BlockMemory, MemoryAnswer, ModelInfo, Offload, Plan, Refusal, Request,
-};
+use crate::plan::{BackendMemory, BlockMemory, MemoryAnswer, ModelInfo, Offload, Plan, Refusal, Request};
 use crate::{CpuMem, Error, GpuLayers, ModelFile, Options, host_memory, parse_mib, slack};
 
 /// The machine that a plan is for: descriptions only, no device is touched.
@@ -121,7 +119,8 @@ fn offload(options: &Options, model: &Model) -> Result<(OffloadPlan, Option<Stri
         Some(GpuLayers::Count(n)) if n > 0 => Some("blocks"),
         _ => None,
     };
-    let note = note.map(|what| format!("{what} were asked for on a device, but there is none: running on the CPU"));
+    let note =
+        note.map(|what| format!("{what} were asked for on a device, but there is none: running on the CPU"));
     // Blocks are at most as many as tensors, which an index counts in 32 bits.
     let n_layers = u32::try_from(model.config().n_layers()).unwrap_or(u32::MAX);
     Ok((OffloadPlan::cpu_only(n_layers), note))
@@ -206,12 +205,7 @@ fn blocks(model: &Model, states: &[StateDecl]) -> Vec<BlockMemory> {
         let weights = model.weights().iter().filter(|decl| block_of(&decl.name) == here);
         let weights = weights.filter_map(|decl| decl.shape.nbytes(decl.dtype)).sum::<Bytes>();
         let kv = states.iter().filter(|s| Some(s.layer) == here).filter_map(StateDecl::nbytes).sum::<Bytes>();
-        BlockMemory {
-            index,
-            backend: "cpu".to_owned(),
-            weights_bytes: weights.get(),
-            kv_bytes: kv.get(),
-        }
+        BlockMemory { index, backend: "cpu".to_owned(), weights_bytes: weights.get(), kv_bytes: kv.get() }
     };
     (0..model.config().n_layers()).map(of_block).collect()
 }

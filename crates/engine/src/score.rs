@@ -1,6 +1,6 @@
 //! How well a model predicts a text.
 
-use minfer_graph::MAX_OUTPUT_ROWS;
+use minfer_graph::cache::MAX_OUTPUT_ROWS;
 use minfer_text::TokenId;
 use serde::Serialize;
 
@@ -118,7 +118,9 @@ mod tests {
     fn a_position_is_a_normalized_distribution() {
         let p = position(&[1.0, 2.0, 3.0], 7, Some(2), 1);
         let expected = (1f64.exp() + 2f64.exp() + 3f64.exp()).ln();
-        assert!((p.logsumexp - expected).abs() < 1e-9 && (p.logprob.unwrap() - (3.0 - expected)).abs() < 1e-9);
+        assert!(
+            (p.logsumexp - expected).abs() < 1e-9 && (p.logprob.unwrap() - (3.0 - expected)).abs() < 1e-9
+        );
         assert_eq!(position(&[0.0], 0, None, 1).logprob, None);
     }
 }

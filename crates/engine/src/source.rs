@@ -43,7 +43,7 @@ pub(crate) fn weight_bytes(
     maps: &[Arc<Mapping>],
 ) -> Option<WeightBytes> {
     let map = maps.get(tensor.part)?;
-    let start = tensor.offset.get();
+    let start = tensor.offset;
     let range = start..start.checked_add(tensor.nbytes().get())?;
     let bytes = map.bytes(range.clone())?;
     if tensor.dtype == decl.dtype {
