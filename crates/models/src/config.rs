@@ -236,7 +236,7 @@ fn rope_scale(keys: &Keys<'_>) -> Result<f32> {
         None | Some("linear") => Ok(factor.map_or(1.0, |factor| 1.0 / factor)),
         Some("none") => Ok(1.0),
         Some(kind @ ("yarn" | "longrope")) => {
-            Err(keys.unsupported(TYPE, kind, "scalings other than none and linear"))
+            Err(keys.unsupported(TYPE, quote(kind), "scalings other than none and linear"))
         }
         Some(other) => Err(keys.error(TYPE, "none or linear", quote(other))),
     }

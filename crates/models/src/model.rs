@@ -87,7 +87,7 @@ impl Model {
     /// The graph of a batch of up to `tokens` tokens, of which up to `outputs` rows give logits.
     ///
     /// Inputs are [`TOKENS`], [`POSITIONS`] and, with `outputs`, [`OUT_IDS`]; the output is the logits, f32
-    /// `[outputs, n_vocab]`. Without `outputs` the graph ends with the last keys and values.
+    /// `[outputs, n_vocab]`. Without `outputs` there is none, and the graph ends when the last keys and values are stored.
     ///
     /// # Errors
     /// Where a size overflows.

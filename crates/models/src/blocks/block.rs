@@ -68,8 +68,7 @@ impl Block {
         })
     }
 
-    /// The residual stream `x` `[n, n_embd]` after this block, of the rows that are wanted. `None` if none is: then the
-    /// stored keys and values are outputs of the graph.
+    /// The residual stream `x` `[n, n_embd]` after this block, of the rows that are wanted; `None` if none is.
     pub(crate) fn build(
         &self,
         b: &mut Build<'_>,
@@ -80,8 +79,6 @@ impl Block {
         let normed = rms_norm(b, x, self.attn_norm, self.eps)?;
         let stored = self.attention.store(b, normed, kv)?;
         if let Wanted::Nothing = wanted {
-            b.graph.output(stored.0);
-            b.graph.output(stored.1);
             return Ok(None);
         }
         let mut heads = self.attention.attend(b, normed, stored, kv)?;

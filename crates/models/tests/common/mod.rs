@@ -1,5 +1,5 @@
 //! Tiny models of every family, in memory. Each test file uses a part of it.
-#![allow(dead_code, unreachable_pub)]
+#![allow(dead_code, unreachable_pub, clippy::unwrap_used)]
 
 use minfer_gguf::{Index, OwnedValue, Writer};
 use minfer_models::{Model, ModelError};
