@@ -1,5 +1,7 @@
 //! Token bytes to text while they arrive: whole characters only, up to a stop string.
 
+use minfer_tensor::Bytes;
+
 /// What a stream has come to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StreamState {
@@ -106,12 +108,10 @@ impl Detokenizer {
         self.stops.iter().map(longest_of).max().unwrap_or(0)
     }
 
-    /// The heap that the detokenizer holds, in bytes.
-    pub fn heap_bytes(&self) -> usize {
-        self.bytes.capacity()
-            + self.held.capacity()
-            + self.stops.capacity() * size_of::<String>()
-            + self.stops.iter().map(String::capacity).sum::<usize>()
+    /// The heap that the detokenizer holds.
+    pub fn heap_bytes(&self) -> Bytes {
+        let stops = self.stops.capacity() * size_of::<String>() + self.stops.iter().map(String::capacity).sum::<usize>();
+        Bytes::from(self.bytes.capacity() + self.held.capacity() + stops)
     }
 }
 

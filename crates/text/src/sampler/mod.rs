@@ -5,6 +5,7 @@ mod params;
 mod random;
 
 pub use error::Error;
+use minfer_tensor::Bytes;
 pub use params::SamplingParams;
 use random::Random;
 
@@ -26,6 +27,7 @@ pub struct Sampler {
     params: SamplingParams,
     random: Random,
     seed: u64,
+    n_vocab: usize,
     candidates: Vec<Candidate>,
 }
 
@@ -41,7 +43,7 @@ impl Sampler {
             return Err(Error::NoLogits);
         }
         let seed = params.seed.unwrap_or_else(random::seed);
-        Ok(Self { params, random: Random::new(seed), seed, candidates: Vec::with_capacity(n_vocab) })
+        Ok(Self { params, random: Random::new(seed), seed, n_vocab, candidates: Vec::with_capacity(n_vocab) })
     }
 
     /// The seed in use: with the same one, and the same logits, the same tokens come.
@@ -57,9 +59,8 @@ impl Sampler {
     ///
     /// If there are more or fewer logits than tokens, or one isn't finite.
     pub fn sample(&mut self, logits: &[f32], recent: &[TokenId]) -> Result<TokenId, Error> {
-        let n_vocab = self.candidates.capacity();
-        if logits.len() > n_vocab || logits.is_empty() {
-            return Err(Error::WrongLength { found: logits.len(), expected: n_vocab });
+        if logits.len() != self.n_vocab {
+            return Err(Error::WrongLength { found: logits.len(), expected: self.n_vocab });
         }
         if let Some(index) = logits.iter().position(|logit| !logit.is_finite()) {
             return Err(Error::NotFinite { index, logit: logits[index] });
@@ -85,8 +86,8 @@ impl Sampler {
             let Some(candidate) = self.candidates.get_mut(id as usize) else { continue };
             // A logit that differs from the model's own was penalized already.
             if candidate.logit == logits[id as usize] {
-                candidate.logit =
-                    if candidate.logit > 0.0 { candidate.logit / penalty } else { candidate.logit * penalty };
+                let factor = if candidate.logit > 0.0 { penalty.recip() } else { penalty };
+                candidate.logit = (candidate.logit * factor).clamp(f32::MIN, f32::MAX);
             }
         }
     }
@@ -129,14 +130,14 @@ impl Sampler {
         first_maximum(&self.candidates)
     }
 
-    /// The heap that the sampler holds, in bytes.
-    pub fn heap_bytes(&self) -> usize {
-        self.candidates.capacity() * size_of::<Candidate>()
+    /// The heap that the sampler holds.
+    pub fn heap_bytes(&self) -> Bytes {
+        Bytes::from(self.candidates.capacity() * size_of::<Candidate>())
     }
 
     /// What [`Self::heap_bytes`] will be for a vocabulary of `n_vocab` tokens.
-    pub const fn heap_bound(n_vocab: usize) -> usize {
-        n_vocab * size_of::<Candidate>()
+    pub fn heap_bound(n_vocab: usize) -> Bytes {
+        Bytes::from(n_vocab.saturating_mul(size_of::<Candidate>()))
     }
 }
 

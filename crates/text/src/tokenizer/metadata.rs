@@ -26,7 +26,7 @@ impl Tokenizer {
         let texts = tokens.and_then(|tokens| tokens.byte_strings());
         let n_bytes = texts.map_or(0, |texts| texts.map(<[u8]>::len).sum());
         let n_merges = list(keys::MERGES).map_or(0, |merges| merges.len());
-        Bytes::new(Self::heap_bound_of(n, n_bytes, n_merges) as u64)
+        Bytes::from(Self::heap_bound_of(n, n_bytes, n_merges))
     }
 }
 

@@ -15,6 +15,7 @@ mod vocab;
 use bpe::Bpe;
 pub use error::Error;
 use merge::Merger;
+use minfer_tensor::Bytes;
 pub use source::{SpecialIds, TokenizerModel, VocabSource};
 use split::PreTokenizer;
 use spm::Spm;
@@ -189,16 +190,14 @@ impl Tokenizer {
         self.add_eos
     }
 
-    /// The heap that the tokenizer holds, in bytes.
-    pub fn heap_bytes(&self) -> usize {
+    /// The heap that the tokenizer holds.
+    pub fn heap_bytes(&self) -> Bytes {
         let algorithm = match &self.algorithm {
             Algorithm::Bpe(bpe) => size_of::<Bpe>() + bpe.heap_bytes(),
             Algorithm::Spm(spm) => size_of::<Spm>() + spm.heap_bytes(),
         };
-        algorithm
-            + self.vocab.heap_bytes()
-            + self.specials.heap_bytes()
-            + self.end.capacity() * size_of::<TokenId>()
+        let end = self.end.capacity() * size_of::<TokenId>();
+        Bytes::from(algorithm + self.vocab.heap_bytes() + self.specials.heap_bytes() + end)
     }
 
     /// What [`Self::heap_bytes`] can't exceed for a vocabulary of `n` tokens of `n_bytes` bytes with `n_merges` merges.
