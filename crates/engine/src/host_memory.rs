@@ -20,7 +20,7 @@ pub fn host_memory_under(root: &Path) -> DeviceMemory {
         return DeviceMemory::QueryFailed { name: "no MemAvailable in /proc/meminfo".to_owned() };
     };
     let groups = control_groups(root);
-    let free = groups.iter().map(|g| g.left()).fold(available, u64::min);
+    let free = groups.iter().map(Group::left).fold(available, u64::min);
     let total = groups.iter().map(|g| g.limit).fold(total, u64::min);
     DeviceMemory::Reported { free: Bytes::new(free), total: Bytes::new(total) }
 }

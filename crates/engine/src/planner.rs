@@ -148,7 +148,7 @@ fn cpu_budget(options: &Options) -> Result<(DeviceMemory, Budget), Error> {
 /// The graphs of all rungs.
 fn graphs(model: &Model, batch: usize, states: &[StateDecl]) -> Result<Vec<ComputeGraph>, Error> {
     let build = |rung: minfer_graph::Rung| model.build(rung.tokens, rung.outputs, states);
-    Ok(rungs(batch).into_iter().map(build).collect::<Result<_, _>>()?)
+    Ok(rungs(batch).map(build).collect::<Result<_, _>>()?)
 }
 
 /// A weight stays pages of the file unless its declared type isn't the file's: then it is converted.
