@@ -279,9 +279,10 @@ pub enum TensorProblem {
 fn older_format(magic: [u8; 4]) -> &'static str {
     // The older formats wrote their magic as a little-endian number, so the letters are reversed.
     match &magic {
-        b"tjgg" | b"fmgg" | b"lmgg" | b"algg" | b"ggjt" | b"ggmf" | b"ggml" | b"ggla" => {
-            ", a GGML format of 2023: convert the model again"
-        }
+        b"lmgg" => " (ggml, a format of 2023): convert the model again",
+        b"fmgg" => " (ggmf, a format of 2023): convert the model again",
+        b"tjgg" => " (ggjt, a format of 2023): convert the model again",
+        b"algg" => " (ggla, an adapter of 2023): convert it again",
         _ => "",
     }
 }
