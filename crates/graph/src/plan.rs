@@ -12,7 +12,7 @@ use crate::alloc::GraphAllocator;
 use crate::allocplan::Budget;
 use crate::backend::{Backend, BackendId, DeviceSpec, WeightCharge};
 use crate::dry::DryBackend;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::ir::{ComputeGraph, StateDecl, StateId, WeightDecl, WeightId};
 use crate::ledger::{BudgetExceeded, Category, Charges, Ledger};
 use crate::offload::OffloadPlan;
@@ -108,15 +108,15 @@ impl MemoryPlan {
             largest_crossing = crossings.fold(largest_crossing, Bytes::max);
         }
         alloc.charge_host(alloc.cpu(), largest_crossing)?;
-        let planned = |id: BackendId| {
-            let charge = weight_homes
-                .iter()
-                .filter(|(_, home)| *home == id)
+        let mut backends = Vec::with_capacity(request.backends.len());
+        for (id, (_, budget)) in alloc.ids().zip(request.backends) {
+            let homes = weight_homes.iter().filter(|(_, home)| *home == id);
+            let charge = homes
                 .map(|(weight, _)| alloc.weight_charge(id, &weights[weight.index()], request.mapped))
-                .fold(WeightCharge::default(), WeightCharge::plus);
-            BackendPlan::of(&alloc, id, request.backends[id.index()].1, charge)
-        };
-        let backends = alloc.ids().map(planned).collect();
+                .try_fold(WeightCharge::default(), WeightCharge::checked_add)
+                .ok_or_else(|| Error::size("the weights"))?;
+            backends.push(BackendPlan::of(&alloc, id, *budget, charge));
+        }
         Ok(Self { scheduler, weight_homes, backends })
     }
 
