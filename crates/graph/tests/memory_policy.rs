@@ -438,7 +438,8 @@ fn plan_of_tables(rows: [usize; 2], mapped: bool) -> Result<MemoryPlan> {
         backends: &[(Arc::new(FakeSpec::cpu()), Budget::Unbounded)],
         offload: OffloadPlan::cpu_only(0),
         weights: &weights,
-        mapped,
+        mapped: &[mapped; 2],
+        host: Bytes::ZERO,
         states: &[],
         graphs: &[b.finish().unwrap()],
     })
