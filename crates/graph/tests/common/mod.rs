@@ -48,7 +48,8 @@ impl Setup {
             backends: &backends,
             offload: self.offload(),
             weights: &self.model.weights,
-            mapped: true,
+            mapped: &vec![true; self.model.weights.len()],
+            host: Bytes::ZERO,
             states: &self.model.states,
             graphs: &self.graphs(),
         })
