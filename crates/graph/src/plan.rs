@@ -12,7 +12,7 @@ use crate::alloc::GraphAllocator;
 use crate::allocplan::Budget;
 use crate::backend::{Backend, BackendId, DeviceSpec, WeightCharge};
 use crate::dry::DryBackend;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::ir::{ComputeGraph, StateDecl, StateId, WeightDecl, WeightId};
 use crate::ledger::{BudgetExceeded, Category, Charges, Ledger};
 use crate::offload::OffloadPlan;
@@ -26,8 +26,10 @@ pub struct PlanRequest<'a> {
     pub offload: OffloadPlan,
     /// The weights of the model, by [`WeightId`].
     pub weights: &'a [WeightDecl],
-    /// Whether the weights are pages of a file.
-    pub mapped: bool,
+    /// Whether a weight's bytes are pages of a file, by [`WeightId`].
+    pub mapped: &'a [bool],
+    /// What the caller itself will hold on the host, charged to the CPU: a bound.
+    pub host: Bytes,
     /// The persistent regions, by [`StateId`].
     pub states: &'a [StateDecl],
     /// The graphs of all rungs.
@@ -51,7 +53,7 @@ pub struct BackendPlan {
     pub staging: Vec<Bytes>,
     /// Working memory: the largest node of all graphs.
     pub scratch: Bytes,
-    /// Copies on the host between backends.
+    /// What the session itself holds on the host.
     pub host: Bytes,
 }
 
@@ -80,6 +82,7 @@ pub struct MemoryPlan {
     scheduler: BackendScheduler,
     weight_homes: BTreeSet<(WeightId, BackendId)>,
     backends: Vec<BackendPlan>,
+    largest_crossing: Bytes,
 }
 
 impl MemoryPlan {
@@ -107,17 +110,18 @@ impl MemoryPlan {
             let crossings = mapping.crossings().iter().map(|crossing| crossing.to.len);
             largest_crossing = crossings.fold(largest_crossing, Bytes::max);
         }
-        alloc.charge_host(alloc.cpu(), largest_crossing)?;
-        let planned = |id: BackendId| {
-            let charge = weight_homes
-                .iter()
-                .filter(|(_, home)| *home == id)
-                .map(|(weight, _)| alloc.weight_charge(id, &weights[weight.index()], request.mapped))
-                .fold(WeightCharge::default(), WeightCharge::plus);
-            BackendPlan::of(&alloc, id, request.backends[id.index()].1, charge)
-        };
-        let backends = alloc.ids().map(planned).collect();
-        Ok(Self { scheduler, weight_homes, backends })
+        let host = request.host.checked_add(largest_crossing);
+        alloc.charge_host(alloc.cpu(), host.ok_or_else(|| Error::size("what the host holds"))?)?;
+        let mut backends = Vec::with_capacity(request.backends.len());
+        for (id, (_, budget)) in alloc.ids().zip(request.backends) {
+            let homes = weight_homes.iter().filter(|(_, home)| *home == id);
+            let charge = homes
+                .map(|(w, _)| alloc.weight_charge(id, &weights[w.index()], request.mapped[w.index()]))
+                .try_fold(WeightCharge::default(), WeightCharge::checked_add)
+                .ok_or_else(|| Error::size("the weights"))?;
+            backends.push(BackendPlan::of(&alloc, id, *budget, charge));
+        }
+        Ok(Self { scheduler, weight_homes, backends, largest_crossing })
     }
 
     /// Refuses a plan that doesn't fit, before a weight is read.
@@ -133,6 +137,11 @@ impl MemoryPlan {
     /// By backend, the CPU last.
     pub fn backends(&self) -> &[BackendPlan] {
         &self.backends
+    }
+
+    /// Bytes of the largest value that crosses from one backend to another.
+    pub fn largest_crossing(&self) -> Bytes {
+        self.largest_crossing
     }
 
     /// Who assigns nodes, with the plan's states in their places.

@@ -38,7 +38,7 @@ pub enum ModelError {
         expected: String,
     },
     /// A tensor has other dimensions than the metadata says.
-    #[error("tensor {name} is {found}; expected {expected} from the metadata")]
+    #[error("tensor {name} is {found}; the metadata wants {expected}")]
     TensorShape {
         /// Its name.
         name: String,

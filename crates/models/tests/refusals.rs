@@ -135,13 +135,13 @@ fn features_that_are_not_built_are_refused_by_name() {
 
 #[test]
 fn tensors_have_the_dimensions_of_the_configuration() {
-    refused("blk.0.attn_q.weight is 64 x 48; expected 64 x 64", |model| {
+    refused("blk.0.attn_q.weight is 64 x 48; the metadata wants 64 x 64", |model| {
         model.add("blk.0.attn_q.weight", DType::F16, &[64, 48]);
     });
-    refused("blk.1.attn_q.weight is 4096; expected 64 x 64", |model| {
+    refused("blk.1.attn_q.weight is 4096; the metadata wants 64 x 64", |model| {
         model.add("blk.1.attn_q.weight", DType::F16, &[4096]);
     });
-    refused("blk.0.ffn_norm.weight is 63; expected 64", |model| {
+    refused("blk.0.ffn_norm.weight is 63; the metadata wants 64", |model| {
         model.add("blk.0.ffn_norm.weight", DType::F32, &[63]);
     });
     refused("blk.0.ffn_gate.weight", |model| model.set("feed_forward_length", 128u32));

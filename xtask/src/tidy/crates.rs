@@ -57,7 +57,8 @@ impl Workspace {
             match row {
                 Some(row) => problems.extend(self.forbidden(package, row)),
                 None => {
-                    problems.push(format!("ARCHITECTURE.md: the crate table has no row for {}", package.name));
+                    problems
+                        .push(format!("ARCHITECTURE.md: the crate table has no row for {}", package.name));
                 }
             }
             let external = package.dependencies.iter().chain(&package.dev_dependencies);

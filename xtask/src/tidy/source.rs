@@ -50,10 +50,10 @@ impl Source {
         if self.is_test() {
             return problems;
         }
-        for call in [".unwrap()", ".expect("] {
-            problems
-                .extend(self.shipped(call).map(|line| self.problem(line, &format!("{call} outside tests"))));
-        }
+        problems.extend(self.shipped(".unwrap()").map(|line| self.problem(line, "unwrap outside tests")));
+        problems.extend(
+            self.bare_expects().map(|line| self.problem(line, "expect that doesn't say why it holds")),
+        );
         if !self.path.starts_with("crates/cli/") && !self.path.starts_with("xtask/") {
             let macros = ["println!", "print!", "eprintln!", "eprint!", "dbg!"];
             for name in macros {
@@ -108,6 +108,19 @@ impl Source {
     /// The length of the file without its tests.
     pub(super) fn lines_without_tests(&self) -> usize {
         self.text.lines().count() - self.tests.iter().map(ExactSizeIterator::len).sum::<usize>()
+    }
+
+    /// The lines, outside tests, of each `expect` without a sentence that says which invariant it relies on.
+    fn bare_expects(&self) -> impl Iterator<Item = usize> {
+        const CALL: &str = ".expect(";
+        let says_why = |at: usize| {
+            let argument = self.text[at + CALL.len()..].trim_start().strip_prefix('"');
+            argument
+                .and_then(|text| text.split('"').next())
+                .is_some_and(|why| why.split_whitespace().count() > 2)
+        };
+        let bare = self.code.match_indices(CALL).filter(move |&(at, _)| !says_why(at));
+        bare.map(|(at, _)| line_of(&self.code, at)).filter(|&line| !self.in_tests(line))
     }
 
     fn undocumented_unsafe(&self) -> Vec<String> {
@@ -174,6 +187,15 @@ mod tests {
         assert!(problems("crates/x/src/a/tests.rs", text).is_empty());
         assert!(
             problems(LIB, "// x.unwrap()\n/// println!\nx.unwrap_or(1); writeln!(f); my_println!();")
+                .is_empty()
+        );
+    }
+
+    #[test]
+    fn expect_says_why_it_holds() {
+        assert_eq!(problems(LIB, "fn f() { x.expect(\"x\"); y.expect(why); }").len(), 2);
+        assert!(
+            problems(LIB, "x.expect(\"it was just put there\"); y.expect(\n    \"one two three\",\n);")
                 .is_empty()
         );
     }
