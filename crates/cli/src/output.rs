@@ -1,0 +1,100 @@
+//! The two streams. Results go to standard output, everything else to standard error.
+
+use std::io::{self, IsTerminal, Write};
+
+use serde::Serialize;
+
+use crate::env;
+use crate::error::CliError;
+use crate::escape;
+
+/// The version of every JSON object that minfer prints.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// A JSON object with the version of its shape in front.
+#[derive(Serialize)]
+pub struct Versioned<T> {
+    schema_version: u32,
+    #[serde(flatten)]
+    content: T,
+}
+
+impl<T: Serialize> Versioned<T> {
+    /// `content`, which must be a struct or a map, in the current version.
+    pub fn new(content: T) -> Self {
+        Self { schema_version: SCHEMA_VERSION, content }
+    }
+}
+
+/// Writes `text` to standard output, at once.
+///
+/// # Errors
+/// [`CliError::ClosedPipe`] if nobody reads any more, [`CliError::Write`] for anything else, a full disk say.
+pub fn print(text: &str) -> Result<(), CliError> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(stdout_error)
+}
+
+/// Writes one JSON object and a line break to standard output.
+///
+/// # Errors
+/// As [`print`].
+pub fn print_json(object: &impl Serialize) -> Result<(), CliError> {
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    serde_json::to_writer(&mut out, object).map_err(|error| stdout_error(error.into()))?;
+    out.write_all(b"\n").and_then(|()| out.flush()).map_err(stdout_error)
+}
+
+/// Writes a line to standard error. That nobody may read it is no reason to stop.
+pub fn note(text: &str) {
+    let _ = writeln!(io::stderr().lock(), "{}", escape::lines(text));
+}
+
+/// How text may look on a stream.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Style {
+    /// Whether colours are shown.
+    pub color: bool,
+    /// Whether characters outside ASCII are shown.
+    pub utf8: bool,
+}
+
+impl Style {
+    /// What standard output can show.
+    pub fn of_stdout() -> Self {
+        Self::of(io::stdout().is_terminal())
+    }
+
+    /// What standard error can show.
+    pub fn of_stderr() -> Self {
+        Self::of(io::stderr().is_terminal())
+    }
+
+    fn of(is_terminal: bool) -> Self {
+        Self { color: is_terminal && !env::no_color(), utf8: env::utf8_locale() }
+    }
+
+    /// `text` in a colour of [`color`], where there are colours.
+    pub fn paint(self, color: &str, text: &str) -> String {
+        if self.color { format!("\x1b[{color}m{text}\x1b[0m") } else { text.to_owned() }
+    }
+}
+
+/// Colours for [`Style::paint`].
+pub mod color {
+    /// For errors and refusals.
+    pub const RED: &str = "1;31";
+    /// For what went well.
+    pub const GREEN: &str = "1;32";
+    /// For what matters less.
+    pub const DIM: &str = "2";
+    /// For what matters more.
+    pub const BOLD: &str = "1";
+}
+
+fn stdout_error(error: io::Error) -> CliError {
+    match error.kind() {
+        io::ErrorKind::BrokenPipe => CliError::ClosedPipe,
+        _ => CliError::Write { target: "standard output".into(), source: error },
+    }
+}
