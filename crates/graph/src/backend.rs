@@ -7,6 +7,7 @@ use std::sync::Arc;
 use minfer_tensor::{Bytes, DType};
 use thiserror::Error;
 
+use crate::allocplan::DeviceMemory;
 use crate::ir::{CNode, ComputeGraph, NodeId, WeightDecl, WeightId};
 
 crate::ir::handle!(
@@ -43,25 +44,6 @@ pub enum Binding {
     Weight(WeightId),
     /// In a buffer.
     Buffer(BufRef),
-}
-
-/// What a device says of its memory (rule A2).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum DeviceMemory {
-    /// The driver's answer.
-    Reported {
-        /// Bytes that are free now.
-        free: Bytes,
-        /// Bytes in all.
-        total: Bytes,
-    },
-    /// The driver was asked and failed; not the same as no memory.
-    QueryFailed {
-        /// The driver's own name of the error.
-        name: String,
-    },
-    /// There is no device, or none that has memory of its own to account for.
-    NoDevice,
 }
 
 /// The category that a buffer is charged to (rule B1).
@@ -117,6 +99,31 @@ impl WeightBytes {
     }
 }
 
+/// What a weight costs a backend (rule A6), by who can take the bytes back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WeightCharge {
+    /// Pages of a file, used in place: the system reclaims them under pressure.
+    pub mapped: Bytes,
+    /// Memory of the backend: copied, repacked, or owned by the source.
+    pub anonymous: Bytes,
+}
+
+impl WeightCharge {
+    /// Both parts; saturates.
+    pub fn total(self) -> Bytes {
+        self.mapped.saturating_add(self.anonymous)
+    }
+
+    /// The charge of two weights; saturates.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            mapped: self.mapped.saturating_add(other.mapped),
+            anonymous: self.anonymous.saturating_add(other.anonymous),
+        }
+    }
+}
+
 impl fmt::Debug for WeightBytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "WeightBytes({:?}, mapped: {})", self.range, self.is_mapped())
@@ -128,7 +135,7 @@ impl fmt::Debug for WeightBytes {
 pub struct Segment<'a> {
     /// The graph.
     pub graph: &'a ComputeGraph,
-    /// The nodes, in execution order. Leaves and views among them need no work.
+    /// The nodes to compute, in execution order: no leaves, and no views but [`Op::WriteRows`](crate::Op::WriteRows).
     pub nodes: &'a [NodeId],
     /// Where each node of the graph lies, by node index; `None` for a node of another segment that isn't touched here.
     pub bindings: &'a [Option<Binding>],
@@ -207,12 +214,13 @@ pub trait DeviceSpec: Send + Sync {
     /// Working memory that a node needs at its full rung: the size sibling of its kernel.
     fn scratch_bytes(&self, graph: &ComputeGraph, node: NodeId) -> Bytes;
 
-    /// Bytes that the backend is charged for a weight: its own, and any repacked or fused copy (rule A6).
-    fn weight_bytes(&self, decl: &WeightDecl) -> Bytes;
+    /// Bytes that the backend is charged for a weight: its own, and any repacked copy (rule A6). `mapped` says whether
+    /// the source is pages of a file.
+    fn weight_bytes(&self, decl: &WeightDecl, mapped: bool) -> WeightCharge;
 }
 
 /// A device: memory, weights, kernels. Methods that take memory are called only after the ledger has admitted them.
-pub trait Backend {
+pub trait Backend: Send {
     /// The description of this device.
     fn spec(&self) -> &Arc<dyn DeviceSpec>;
 
