@@ -63,6 +63,21 @@ pub enum CliError {
         /// The device by its spelling.
         wanted: String,
     },
+    /// A system prompt without a template to put it into.
+    #[error("--system: {path} has no chat template to put it into")]
+    NoTemplate {
+        /// The model file.
+        path: String,
+    },
+    /// A conversation without a template.
+    #[error("{path}: no conversation without a chat template; give a prompt, or pipe one into standard input")]
+    NoConversation {
+        /// The model file.
+        path: String,
+    },
+    /// The system gives no threads.
+    #[error("{0}; fewer --threads may help")]
+    Threads(minfer_backend_cpu::PoolError),
     /// A conversation needs a terminal that isn't there, or failed.
     #[error("the terminal failed: {0}")]
     Terminal(String),
@@ -104,6 +119,9 @@ impl CliError {
             | Self::NotText { .. }
             | Self::NoCache
             | Self::NoDevice { .. }
+            | Self::NoTemplate { .. }
+            | Self::NoConversation { .. }
+            | Self::Threads(_)
             | Self::Terminal(_)
             | Self::NoTokens { .. } => FAILED,
         }

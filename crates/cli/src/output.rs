@@ -40,14 +40,22 @@ pub fn print(text: &str) -> Result<(), CliError> {
 /// # Errors
 /// As [`print`].
 pub fn print_json(object: &impl Serialize) -> Result<(), CliError> {
-    let mut out = io::BufWriter::new(io::stdout().lock());
-    serde_json::to_writer(&mut out, object).map_err(|error| stdout_error(error.into()))?;
-    out.write_all(b"\n").and_then(|()| out.flush()).map_err(stdout_error)
+    print(&(json(object) + "\n"))
 }
 
-/// Writes a line to standard error. That nobody may read it is no reason to stop.
+/// An object as JSON. Ours have names as keys and nothing that fails, so there is always one.
+pub fn json(object: &impl Serialize) -> String {
+    serde_json::to_string(object).unwrap_or_default()
+}
+
+/// Writes lines to standard error, control characters escaped.
 pub fn note(text: &str) {
-    let _ = writeln!(io::stderr().lock(), "{}", escape::lines(text));
+    note_styled(&escape::lines(text));
+}
+
+/// Writes lines of our own making to standard error. That nobody may read them is no reason to stop.
+pub fn note_styled(text: &str) {
+    let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
 /// How text may look on a stream.

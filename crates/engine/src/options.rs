@@ -1,0 +1,172 @@
+//! What a load is asked for: plain values with the source of each, so that a refusal can quote it.
+
+use minfer_tensor::{Bytes, DType};
+use serde::Serialize;
+
+use crate::Error;
+
+/// The spelling of a memory setting and where it came from: a flag or an environment variable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// As it was written.
+    pub value: String,
+    /// `--gpu-layers`, `MINFER_GPU_LAYERS`.
+    pub source: String,
+}
+
+impl Setting {
+    /// A setting with its source.
+    pub fn new(value: impl Into<String>, source: impl Into<String>) -> Self {
+        Self { value: value.into(), source: source.into() }
+    }
+
+    fn refuse(&self, expected: &str) -> Error {
+        Error::Refused(format!("{}: expected {expected}, found \"{}\"", self.source, self.value.escape_debug()))
+    }
+}
+
+/// How many blocks go to the device (rule O2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GpuLayers {
+    /// Every block whose operations the device supports.
+    All,
+    /// As many as fit.
+    Auto,
+    /// This many.
+    Count(usize),
+}
+
+impl GpuLayers {
+    /// Reads a setting: a whole number, `auto`, `all`, or empty for `all`. Anything else is refused, with its source.
+    pub fn parse(setting: &Setting) -> Result<Self, Error> {
+        let digits = !setting.value.is_empty() && setting.value.bytes().all(|b| b.is_ascii_digit());
+        match setting.value.as_str() {
+            "" | "all" => Ok(Self::All),
+            "auto" => Ok(Self::Auto),
+            // More digits than a usize holds is still more blocks than any model has: it clamps like any large number.
+            n if digits => Ok(Self::Count(n.parse().unwrap_or(usize::MAX))),
+            _ => Err(setting.refuse("a whole number of blocks, auto or all")),
+        }
+    }
+}
+
+/// Reads a budget in whole MiB (rule A3). Anything else, and what overflows, is refused, with its source.
+pub fn parse_mib(setting: &Setting) -> Result<Bytes, Error> {
+    let digits = !setting.value.is_empty() && setting.value.bytes().all(|b| b.is_ascii_digit());
+    let mib: Option<u64> = digits.then(|| setting.value.parse().ok()).flatten();
+    mib.and_then(|mib| Bytes::MIB.checked_mul(mib)).ok_or_else(|| setting.refuse("a whole number of MiB"))
+}
+
+/// The budget of the host (rules A3, B5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CpuMem {
+    /// What the system and the container leave.
+    Auto,
+    /// This many bytes.
+    Limit(Bytes),
+}
+
+impl CpuMem {
+    /// Reads a setting: a whole number of MiB, or `auto`.
+    pub fn parse(setting: &Setting) -> Result<Self, Error> {
+        match setting.value.as_str() {
+            "auto" => Ok(Self::Auto),
+            _ => parse_mib(setting).map(Self::Limit).map_err(|_| setting.refuse("a whole number of MiB, or auto")),
+        }
+    }
+}
+
+/// How much of a device's budget the automatic fit keeps free (rule B2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Reserve {
+    /// A quarter of the budget.
+    #[default]
+    Quarter,
+    /// What the plan needs, to the byte.
+    Exact,
+}
+
+/// All that a load is asked for.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Positions of the context; `None` is the smaller of the model's own and 4096.
+    pub ctx: Option<usize>,
+    /// Largest prefill batch in tokens; at least 1.
+    pub batch: usize,
+    /// Element type of the KV cache: F16 or F32.
+    pub kv_type: DType,
+    /// Blocks on the device; `None` where nothing was said.
+    pub gpu_layers: Option<Setting>,
+    /// Budget of the device in MiB.
+    pub gpu_mem: Option<Setting>,
+    /// Budget of the host in MiB, or `auto`.
+    pub cpu_mem: Option<Setting>,
+    /// What the automatic fit keeps free.
+    pub reserve: Reserve,
+    /// Exempts the pages of the mapped file from the host's budget.
+    pub allow_paging: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            ctx: None,
+            batch: 512,
+            kv_type: DType::F16,
+            gpu_layers: None,
+            gpu_mem: None,
+            cpu_mem: None,
+            reserve: Reserve::Quarter,
+            allow_paging: false,
+        }
+    }
+}
+
+impl Options {
+    /// The context that is used where none was asked for, unless the model's own is smaller.
+    pub const DEFAULT_CTX: usize = 4096;
+
+    /// Positions of the context for a model that was trained on `n_ctx_train`.
+    pub fn n_ctx(&self, n_ctx_train: usize) -> usize {
+        self.ctx.unwrap_or_else(|| n_ctx_train.min(Self::DEFAULT_CTX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(value: &str) -> Setting {
+        Setting::new(value, "--gpu-layers")
+    }
+
+    #[test]
+    fn gpu_layers_take_numbers_and_two_words() {
+        assert_eq!(GpuLayers::parse(&set("")).unwrap(), GpuLayers::All);
+        assert_eq!(GpuLayers::parse(&set("all")).unwrap(), GpuLayers::All);
+        assert_eq!(GpuLayers::parse(&set("auto")).unwrap(), GpuLayers::Auto);
+        assert_eq!(GpuLayers::parse(&set("12")).unwrap(), GpuLayers::Count(12));
+        assert_eq!(GpuLayers::parse(&set("99999999999999999999999")).unwrap(), GpuLayers::Count(usize::MAX));
+    }
+
+    #[test]
+    fn a_bad_setting_is_quoted_with_its_source() {
+        for bad in ["-1", "4.5", "12abc", "banana", " 3", "+3", "\u{1b}[2J"] {
+            let message = GpuLayers::parse(&set(bad)).unwrap_err().to_string();
+            assert!(message.contains("--gpu-layers") && message.contains(&*bad.escape_debug().to_string()), "{message}");
+        }
+    }
+
+    #[test]
+    fn a_budget_is_whole_mib_that_fit_64_bits() {
+        let mib = |v: &str| parse_mib(&Setting::new(v, "--gpu-mem"));
+        assert_eq!(mib("0").unwrap(), Bytes::ZERO);
+        assert_eq!(mib("3").unwrap(), Bytes::new(3 << 20));
+        assert_eq!(mib("17592186044415").unwrap(), Bytes::new(17_592_186_044_415 << 20));
+        for bad in ["17592186044416", "99999999999999999999999", "-1", "1.5", "", "1GiB"] {
+            assert!(mib(bad).unwrap_err().to_string().contains("--gpu-mem"), "{bad}");
+        }
+        assert_eq!(CpuMem::parse(&Setting::new("auto", "--cpu-mem")).unwrap(), CpuMem::Auto);
+    }
+}
