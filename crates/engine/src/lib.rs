@@ -1,1 +1,35 @@
 //! Loading, sessions, KV cache and decoding over any backend.
+//!
+//! - [`ModelFile`]: a file that was read but not loaded; enough for a [`Plan`].
+//! - [`Engine`]: a loaded model with one sequence: generates, scores, measures.
+//! - [`Conversation`]: messages over an engine, with the cache kept from turn to turn.
+
+mod bench;
+mod cancel;
+mod context;
+mod conversation;
+mod engine;
+mod error;
+mod generate;
+mod host_memory;
+mod model_file;
+mod options;
+mod plan;
+mod planner;
+mod score;
+mod source;
+
+pub use bench::{BenchOptions, BenchRun};
+pub use cancel::CancelFlag;
+pub use conversation::{Conversation, Turn};
+pub use engine::{Engine, LoadProgress};
+pub use error::{Error, ErrorKind};
+pub use generate::{Event, GenerateOptions, Generation, StopReason};
+pub use host_memory::{host_memory, host_memory_under, slack};
+pub use model_file::ModelFile;
+pub use options::{CpuMem, GpuLayers, Options, Reserve, Setting, parse_mib};
+pub use plan::{
+    Alternative, BackendMemory, BlockMemory, MemoryAnswer, ModelInfo, Offload, Plan, Refusal, Request,
+};
+pub use planner::{Host, plan};
+pub use score::{Score, ScoredPosition};

@@ -21,7 +21,11 @@ impl Setting {
     }
 
     fn refuse(&self, expected: &str) -> Error {
-        Error::Refused(format!("{}: expected {expected}, found \"{}\"", self.source, self.value.escape_debug()))
+        Error::Refused(format!(
+            "{}: expected {expected}, found \"{}\"",
+            self.source,
+            self.value.escape_debug()
+        ))
     }
 }
 
@@ -71,7 +75,9 @@ impl CpuMem {
     pub fn parse(setting: &Setting) -> Result<Self, Error> {
         match setting.value.as_str() {
             "auto" => Ok(Self::Auto),
-            _ => parse_mib(setting).map(Self::Limit).map_err(|_| setting.refuse("a whole number of MiB, or auto")),
+            _ => parse_mib(setting)
+                .map(Self::Limit)
+                .map_err(|_| setting.refuse("a whole number of MiB, or auto")),
         }
     }
 }
@@ -154,7 +160,10 @@ mod tests {
     fn a_bad_setting_is_quoted_with_its_source() {
         for bad in ["-1", "4.5", "12abc", "banana", " 3", "+3", "\u{1b}[2J"] {
             let message = GpuLayers::parse(&set(bad)).unwrap_err().to_string();
-            assert!(message.contains("--gpu-layers") && message.contains(&*bad.escape_debug().to_string()), "{message}");
+            assert!(
+                message.contains("--gpu-layers") && message.contains(&*bad.escape_debug().to_string()),
+                "{message}"
+            );
         }
     }
 

@@ -125,14 +125,14 @@ pub enum Kind {
     },
     /// A count that the file has no room for.
     #[error(
-        "the {what} count is {found}, but the file has room for {possible} at most: it is cut or damaged"
+        "the {what} count is {found}, expected {possible} at most in a file of this length: it is cut or damaged"
     )]
     Count {
         /// What is counted.
         what: &'static str,
         /// The count.
         found: u64,
-        /// How many fit the bytes that exist.
+        /// How many fit the bytes that exist, or are read at most.
         possible: u64,
     },
     /// A key or a name of no characters, of too many, or not UTF-8.
@@ -279,9 +279,10 @@ pub enum TensorProblem {
 fn older_format(magic: [u8; 4]) -> &'static str {
     // The older formats wrote their magic as a little-endian number, so the letters are reversed.
     match &magic {
-        b"tjgg" | b"fmgg" | b"lmgg" | b"algg" | b"ggjt" | b"ggmf" | b"ggml" | b"ggla" => {
-            ", a GGML format of 2023: convert the model again"
-        }
+        b"lmgg" => " (ggml, a format of 2023): convert the model again",
+        b"fmgg" => " (ggmf, a format of 2023): convert the model again",
+        b"tjgg" => " (ggjt, a format of 2023): convert the model again",
+        b"algg" => " (ggla, an adapter of 2023): convert it again",
         _ => "",
     }
 }

@@ -4,6 +4,7 @@
 //! [`Mapping`] gives access to the data; [`Writer`] makes files. Versions 2 and 3, little-endian, split or
 //! whole. The layout is that of GGML's `docs/gguf.md`.
 
+mod array;
 mod error;
 mod index;
 mod map;
@@ -17,13 +18,14 @@ mod text;
 mod value;
 mod write;
 
+pub use array::{Array, ByteStrings, Values};
 pub use error::{Error, Kind, TensorProblem};
 pub use index::{Index, Part};
 pub use map::Mapping;
 pub use metadata::Metadata;
 pub use tensor::GgufTensorInfo;
 pub use text::{Text, quote};
-pub use value::{Array, Value, ValueType, Values};
+pub use value::{Value, ValueType};
 pub use write::{OwnedValue, Writer};
 
 /// The first four bytes of every file.

@@ -3,8 +3,9 @@
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use crate::array::Array;
 use crate::error::{Error, Kind};
-use crate::value::{Array, Value, ValueType};
+use crate::value::{Value, ValueType};
 use crate::{DEFAULT_ALIGNMENT, KEY_ALIGNMENT, KEY_ARCHITECTURE};
 
 /// The alignments that a file can ask for: the specification wants multiples of 8.
@@ -86,15 +87,15 @@ impl Metadata {
             return Ok(alignment);
         }
         let expected = format!("a power of two from {} to {}", ALIGNMENTS.start, ALIGNMENTS.end - 1);
-        Err(self.value_error(KEY_ALIGNMENT, &expected, alignment.to_string()))
+        Err(self.value_error(KEY_ALIGNMENT, expected, alignment.to_string()))
     }
 
     /// An error about the value of `key`, for what only the reader of the metadata can check.
     ///
     /// `expected` and `found` are in words, text from the file [quoted](crate::quote).
     #[must_use]
-    pub fn value_error(&self, key: &str, expected: &str, found: String) -> Error {
-        self.error(Kind::Value { key: key.to_owned(), expected: expected.to_owned(), found })
+    pub fn value_error(&self, key: &str, expected: impl Into<String>, found: impl Into<String>) -> Error {
+        self.error(Kind::Value { key: key.to_owned(), expected: expected.into(), found: found.into() })
     }
 
     /// Bytes of heap that the metadata takes.
@@ -111,7 +112,7 @@ impl Metadata {
 
     fn value(&self, entry: usize) -> Value<'_> {
         let entry = &self.entries[entry];
-        Value::split(entry.ty, &self.buf[entry.value.clone()]).0
+        Value::whole(entry.ty, &self.buf[entry.value.clone()])
     }
 
     fn get_as<'a, T: FromValue<'a>>(&'a self, key: &str) -> Result<Option<T>, Error> {

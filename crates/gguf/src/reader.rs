@@ -9,8 +9,9 @@ use crate::error::Kind;
 
 /// The most that is read before the tensor data: ten times the largest vocabulary.
 const MAX_HEADER: u64 = 256 << 20;
-/// What a read asks for at least.
-const CHUNK: usize = 64 << 10;
+/// The least and the most that a read asks for beyond what is needed: little of the tensor data for a small
+/// header, few system calls for a large one.
+const CHUNK: (usize, usize) = (64 << 10, 1 << 20);
 
 /// The bytes of a file's head as far as they were asked for.
 #[derive(Debug)]
@@ -114,7 +115,7 @@ impl<'f> Reader<'f> {
     /// Reads until the buffer has `end` bytes or the file has no more.
     fn fill(&mut self, end: usize) -> io::Result<()> {
         let Some(file) = self.file.filter(|_| self.buf.len() < end) else { return Ok(()) };
-        let missing = (end - self.buf.len()).max(CHUNK);
+        let missing = (end - self.buf.len()).max(self.buf.len().clamp(CHUNK.0, CHUNK.1));
         file.take(missing as u64).read_to_end(&mut self.buf)?;
         Ok(())
     }

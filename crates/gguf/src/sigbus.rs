@@ -190,7 +190,7 @@ fn set_errno(value: c_int) {
     unsafe { *errno_place() = value }
 }
 
-#[cfg(any(target_os = "linux", target_os = "emscripten"))]
+#[cfg(target_os = "linux")]
 use libc::__errno_location as errno_place;
 
 #[cfg(any(target_os = "macos", target_os = "ios", target_os = "freebsd"))]

@@ -66,7 +66,7 @@ pub(crate) fn check_part(metadata: &Metadata, index: usize, count: usize) -> Res
     for (key, expected) in [(KEY_NO, index), (KEY_COUNT, count)] {
         let found = metadata.required_usize(key)?;
         if found != expected {
-            return Err(metadata.value_error(key, &expected.to_string(), found.to_string()));
+            return Err(metadata.value_error(key, expected.to_string(), found.to_string()));
         }
     }
     Ok(())
@@ -77,7 +77,7 @@ pub(crate) fn check_tensor_count(metadata: &Metadata, found: usize) -> Result<()
     match metadata.usize(KEY_TENSORS)? {
         Some(expected) if expected != found => {
             let found = format!("{found} tensors in the parts");
-            Err(metadata.value_error(KEY_TENSORS, &format!("{expected} tensors as it says"), found))
+            Err(metadata.value_error(KEY_TENSORS, format!("{expected} tensors as it says"), found))
         }
         _ => Ok(()),
     }

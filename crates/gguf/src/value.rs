@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::array::Array;
 use crate::text::Text;
 
 /// The types of metadata values, by their numbers in the file.
@@ -217,7 +218,16 @@ impl<'a> Value<'a> {
         if let Self::Array(array) = *self { Some(array) } else { None }
     }
 
-    /// The value at the start of `data`, and the data after it. The parser has checked that it is there.
+    /// The value that `data` is. The parser has checked that it is there.
+    pub(crate) fn whole(ty: ValueType, data: &'a [u8]) -> Self {
+        match ty {
+            // Its end is known, so it needn't be searched for.
+            ValueType::Array => Self::Array(Array::whole(data)),
+            _ => Self::split(ty, data).0,
+        }
+    }
+
+    /// The value at the start of `data`, and the data after it.
     pub(crate) fn split(ty: ValueType, data: &'a [u8]) -> (Self, &'a [u8]) {
         match ty {
             ValueType::String => {
@@ -266,147 +276,15 @@ impl fmt::Display for Value<'_> {
     }
 }
 
-/// An array of metadata values of one type, decoded as it is iterated.
-#[derive(Clone, Copy)]
-pub struct Array<'a> {
-    element: ValueType,
-    len: usize,
-    data: &'a [u8],
-}
-
-impl<'a> Array<'a> {
-    /// Elements.
-    #[must_use]
-    pub const fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Whether there are no elements.
-    #[must_use]
-    pub const fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// The type of the elements.
-    #[must_use]
-    pub const fn element_type(&self) -> ValueType {
-        self.element
-    }
-
-    /// The elements.
-    #[must_use]
-    pub const fn iter(&self) -> Values<'a> {
-        Values { element: self.element, left: self.len, data: self.data }
-    }
-
-    /// The elements of an array of strings, as bytes; `None` for another array.
-    pub fn byte_strings(&self) -> Option<impl Iterator<Item = &'a [u8]> + use<'a>> {
-        (self.element == ValueType::String).then(|| {
-            self.iter().map(|value| if let Value::Str(text) = value { text.as_bytes() } else { &[] })
-        })
-    }
-
-    /// The elements of an array of strings; `None` for another array, or where one isn't UTF-8.
-    #[must_use]
-    pub fn strings(&self) -> Option<Vec<&'a str>> {
-        self.byte_strings()?.map(|bytes| std::str::from_utf8(bytes).ok()).collect()
-    }
-
-    /// The numbers of an array of `f32` or `f64`, rounded to `f32`; `None` for another array.
-    #[must_use]
-    pub fn f32s(&self) -> Option<Vec<f32>> {
-        self.iter().map(|value| value.as_f32()).collect()
-    }
-
-    /// The numbers of an array of any integer type; `None` for another array, or where one is no `T`.
-    #[must_use]
-    pub fn integers<T: TryFrom<i128>>(&self) -> Option<Vec<T>> {
-        self.iter().map(|value| T::try_from(value.as_integer()?).ok()).collect()
-    }
-
-    /// As [`Array::integers`].
-    #[must_use]
-    pub fn i32s(&self) -> Option<Vec<i32>> {
-        self.integers()
-    }
-
-    /// As [`Array::integers`].
-    #[must_use]
-    pub fn u32s(&self) -> Option<Vec<u32>> {
-        self.integers()
-    }
-
-    /// The array whose element type is at the start of `data`, and the data after its elements.
-    fn split(data: &'a [u8]) -> (Self, &'a [u8]) {
-        let id = u32::from_le_bytes(first(data));
-        let len = u64::from_le_bytes(first(&data[4..])) as usize;
-        let element = ValueType::from_id(id).unwrap_or(ValueType::U8);
-        let data = &data[12..];
-        let whole = Self { element, len, data };
-        let rest = match element.fixed_len() {
-            Some(each) => &data[len * each..],
-            None => whole.iter().skip_all(),
-        };
-        (Self { data: &data[..data.len() - rest.len()], ..whole }, rest)
-    }
-}
-
-impl fmt::Debug for Array<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.iter()).finish()
-    }
-}
-
-impl<'a> IntoIterator for Array<'a> {
-    type Item = Value<'a>;
-    type IntoIter = Values<'a>;
-
-    fn into_iter(self) -> Values<'a> {
-        self.iter()
-    }
-}
-
-/// The elements of an [`Array`].
-#[derive(Clone, Debug)]
-pub struct Values<'a> {
-    element: ValueType,
-    left: usize,
-    data: &'a [u8],
-}
-
-impl<'a> Values<'a> {
-    /// The data after the last element.
-    fn skip_all(mut self) -> &'a [u8] {
-        self.by_ref().for_each(drop);
-        self.data
-    }
-}
-
-impl<'a> Iterator for Values<'a> {
-    type Item = Value<'a>;
-
-    #[inline]
-    fn next(&mut self) -> Option<Value<'a>> {
-        self.left = self.left.checked_sub(1)?;
-        let (value, rest) = Value::split(self.element, self.data);
-        self.data = rest;
-        Some(value)
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        (self.left, Some(self.left))
-    }
-}
-
-impl ExactSizeIterator for Values<'_> {}
-
 /// The first `N` bytes.
-fn first<const N: usize>(bytes: &[u8]) -> [u8; N] {
+#[inline]
+pub(crate) fn first<const N: usize>(bytes: &[u8]) -> [u8; N] {
     std::array::from_fn(|i| bytes[i])
 }
 
 /// The string whose length is at the start of `data`, and the data after it.
-fn split_string(data: &[u8]) -> (&[u8], &[u8]) {
+#[inline]
+pub(crate) fn split_string(data: &[u8]) -> (&[u8], &[u8]) {
     let len = u64::from_le_bytes(first(data)) as usize;
     data[8..].split_at(len)
 }

@@ -135,6 +135,11 @@ impl Op {
         matches!(self, Op::Reshape | Op::SliceRows { .. } | Op::WriteRows)
     }
 
+    /// Whether a kernel runs for it: neither a leaf nor a mere view.
+    pub fn has_work(&self) -> bool {
+        !self.is_leaf() && !matches!(self, Op::Reshape | Op::SliceRows { .. })
+    }
+
     /// Whether a kernel may write the result over its first operand when that one is not read again.
     pub fn may_run_in_place(&self) -> bool {
         matches!(self, Op::Add | Op::Scale { .. } | Op::Softcap { .. } | Op::Glu(_) | Op::Rope(_))

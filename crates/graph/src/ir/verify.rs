@@ -18,8 +18,8 @@ pub fn verify(graph: &ComputeGraph) -> Result<(), GraphError> {
             .map_err(|what| GraphError::Invalid { node: *id, what })?;
     }
     for &id in graph.outputs() {
-        let owned = graph.nodes().get(id.index()).is_some_and(|n| !n.op.is_leaf());
-        check(owned, || "an output must be computed".to_owned())
+        let computed = id.index() < graph.nodes().len() && !graph.node(graph.storage_of(id)).op.is_leaf();
+        check(computed, || "an output must be computed".to_owned())
             .map_err(|what| GraphError::Invalid { node: id, what })?;
     }
     Ok(())

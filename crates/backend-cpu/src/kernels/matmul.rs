@@ -1,0 +1,437 @@
+//! Quantized weights times int8 activations.
+//!
+//! Every output is `acc = fma(isum * scale, d, acc)` over the groups of 32 in order, starting from 0, where
+//! `isum` is the exact integer product sum; formats with a minimum go on with `acc = fma(min, d * sum, acc)`.
+//! Lanes are output rows, so neither the split of rows over threads nor the number of tokens changes a bit.
+//!
+//! Few tokens: weights go straight from the GGUF blocks into products ([`Straight`]). Many: sixteen rows at a
+//! time are first expanded to bytes ([`Expand`]), then multiplied with all tokens ([`Panel`]).
+#![allow(unsafe_code, reason = "pointer kernels; `MatMul` states the contract")]
+
+use super::format::{Format, Kind};
+use super::quantize::{GROUP, QuantLayout, QuantTile, TILE};
+use super::simd::{LANES, Op, PAIRS, Rows, Simd};
+use std::marker::PhantomData;
+use std::ops::Range;
+
+/// From this many tokens on, expanding the weights first pays.
+const PANEL_FROM: usize = 4;
+
+/// A group of sixteen expanded rows: `q[j]` holds weights `4 * j..4 * j + 4` of each row.
+#[repr(C, align(64))]
+struct PanelGroup {
+    q: [[u8; 64]; 8],
+    factors: [[f32; LANES]; 3],
+}
+
+/// `out[token * stride + row]` for some rows of a weight matrix and all tokens.
+#[derive(Clone)]
+pub(crate) struct MatMul {
+    /// GGUF rows, each a whole number of blocks.
+    pub(crate) weights: *const u8,
+    /// Rows to compute.
+    pub(crate) rows: Range<usize>,
+    pub(crate) layout: QuantLayout,
+    pub(crate) tokens: usize,
+    /// Quantized activations.
+    pub(crate) acts: *mut u8,
+    pub(crate) out: *mut f32,
+    pub(crate) stride: usize,
+    /// [`scratch_bytes`], aligned to 64.
+    pub(crate) scratch: *mut u8,
+}
+
+/// Scratch that [`MatMul`] needs on each thread.
+pub(crate) fn scratch_bytes(layout: QuantLayout, tokens: usize) -> usize {
+    let panel = if tokens < PANEL_FROM { 0 } else { layout.groups() * size_of::<PanelGroup>() };
+    panel + (tokens * layout.groups() * 8)
+}
+
+/// A [`MatMul`] with weights of one format.
+pub(crate) struct QuantMatMul<F>(pub(crate) MatMul, pub(crate) PhantomData<F>);
+
+impl<F: Format> Op for QuantMatMul<F> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let m = self.0;
+        let groups = m.layout.groups();
+        let row_bytes = groups / F::GROUPS * F::BYTES;
+        let panel = m.scratch.cast::<PanelGroup>();
+        let wide = m.tokens >= PANEL_FROM;
+        let corrections = if wide { panel.wrapping_add(groups).cast() } else { m.scratch.cast::<u32>() };
+        s.run(Correct::<F> { m: m.clone(), out: corrections, format: PhantomData });
+        for row in m.rows.clone().step_by(LANES) {
+            let count = LANES.min(m.rows.end - row);
+            let w = Weights::<F> {
+                base: m.weights.wrapping_add(row * row_bytes),
+                rows: Rows::new(row_bytes, count),
+                blocks: groups / F::GROUPS,
+                format: PhantomData,
+            };
+            if wide {
+                s.run(Expand { w, out: panel });
+            }
+            for i in 0..m.layout.tiles() {
+                let tile = m.layout.tile(m.acts, i);
+                let job = Job {
+                    tile,
+                    groups,
+                    corrections: corrections.wrapping_add(tile.start * groups * 2),
+                    out: m.out.wrapping_add(tile.start * m.stride + row),
+                    stride: m.stride,
+                    count,
+                    from: 0,
+                };
+                if wide { job.panel::<S, F>(s, panel) } else { job.straight::<S, F>(s, &w) }
+            }
+        }
+    }
+}
+
+/// Sixteen rows of weights.
+#[derive(Clone, Copy)]
+struct Weights<F> {
+    base: *const u8,
+    rows: Rows,
+    blocks: usize,
+    format: PhantomData<F>,
+}
+
+impl<F: Format> Weights<F> {
+    /// The integers of a group of all rows, as [`PAIRS`].
+    ///
+    /// # Safety
+    /// The rows' blocks at `block` must be readable.
+    #[inline(always)]
+    unsafe fn unpack<S: Simd>(&self, s: S, block: *const u8, group: usize) -> [S::Bytes; 8] {
+        macro_rules! pairs {
+            ($($i:literal)*) => {
+                // SAFETY: the caller's promise.
+                [$(unsafe {
+                    let (a, b) = PAIRS[$i];
+                    F::unpack(s, block.add(self.rows.at[a]), block.add(self.rows.at[b]), group)
+                }),*]
+            };
+        }
+        pairs!(0 1 2 3 4 5 6 7)
+    }
+}
+
+/// What the zero point or the minimum contributes, per group and token: `[groups][w]` of f32 or i32, or
+/// `[groups][w][2]` of i32, tile by tile (at twice the token's offset).
+struct Correct<F> {
+    m: MatMul,
+    out: *mut u32,
+    format: PhantomData<F>,
+}
+
+impl<F: Format> Op for Correct<F> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, _: S) {
+        let groups = self.m.layout.groups();
+        for i in 0..self.m.layout.tiles() {
+            let tile = self.m.layout.tile(self.m.acts, i);
+            let out = self.out.wrapping_add(tile.start * groups * 2);
+            for at in 0..groups * tile.width {
+                // SAFETY: `at` lies within the tile; the scratch has two u32 per group and token.
+                unsafe {
+                    let [first, second] = *tile.sums.add(at);
+                    match F::KIND {
+                        Kind::Zero(zero) => *out.add(at) = (-zero * (first + second)) as u32,
+                        Kind::Signed => *out.add(at) = (-S::SIGNED_ZERO * (first + second)) as u32,
+                        Kind::Min => *out.add(at) = (*tile.d.add(at) * (first + second) as f32).to_bits(),
+                        Kind::Halves(zero) => {
+                            *out.add(2 * at) = (-zero * first) as u32;
+                            *out.add(2 * at + 1) = (-zero * second) as u32;
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Sixteen rows times the tokens `from..from + T` of a tile.
+#[derive(Clone, Copy)]
+struct Job {
+    tile: QuantTile,
+    groups: usize,
+    corrections: *const u32,
+    out: *mut f32,
+    stride: usize,
+    /// Rows that exist.
+    count: usize,
+    from: usize,
+}
+
+impl Job {
+    /// Multiplies the whole tile, a few tokens at a time.
+    #[inline(always)]
+    fn panel<S: Simd, F: Format>(mut self, s: S, panel: *const PanelGroup) {
+        while self.from < self.tile.width {
+            let (job, left) = (self, S::PANEL_TOKENS.min(self.tile.width - self.from));
+            self.from += match left {
+                12.. => s.run(Panel::<F, 12> { job, panel, format: PhantomData }),
+                8.. => s.run(Panel::<F, 8> { job, panel, format: PhantomData }),
+                4.. => s.run(Panel::<F, 4> { job, panel, format: PhantomData }),
+                2.. => s.run(Panel::<F, 2> { job, panel, format: PhantomData }),
+                _ => s.run(Panel::<F, 1> { job, panel, format: PhantomData }),
+            };
+        }
+    }
+
+    /// The same, straight from the blocks; the tile has fewer than [`PANEL_FROM`] tokens.
+    #[inline(always)]
+    fn straight<S: Simd, F: Format>(self, s: S, w: &Weights<F>) {
+        match self.tile.width {
+            1 => s.run(Straight::<F, 1> { job: self, w: *w }),
+            2 => s.run(Straight::<F, 2> { job: self, w: *w }),
+            _ => s.run(Straight::<F, 3> { job: self, w: *w }),
+        }
+    }
+
+    /// Where the integer sum of a half of a group starts.
+    ///
+    /// # Safety
+    /// `at` must be a group and token of the tile.
+    #[inline(always)]
+    unsafe fn start<S: Simd, F: Format>(&self, s: S, at: usize, half: usize) -> S::I {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match F::KIND {
+                Kind::Zero(_) => s.int(*self.corrections.add(at) as i32),
+                Kind::Signed if S::SIGNED_ZERO != 0 => s.int(*self.corrections.add(at) as i32),
+                Kind::Halves(_) => s.int(*self.corrections.add(2 * at + half) as i32),
+                Kind::Signed | Kind::Min => s.int(0),
+            }
+        }
+    }
+
+    /// Adds a group to `acc`: the one order of f32 operations.
+    ///
+    /// # Safety
+    /// `at` must be a group and token of the tile.
+    #[inline(always)]
+    unsafe fn add_group<S: Simd, F: Format>(
+        &self,
+        s: S,
+        acc: S::F,
+        sum: S::F,
+        factors: &[S::F; 3],
+        at: usize,
+    ) -> S::F {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let acc = s.fma(s.mul(sum, factors[0]), s.splat(*self.tile.d.add(at)), acc);
+            if F::KIND != Kind::Min {
+                return acc;
+            }
+            s.fma(factors[1], s.splat(f32::from_bits(*self.corrections.add(at))), acc)
+        }
+    }
+
+    /// Writes the rows that exist of token `t`.
+    ///
+    /// # Safety
+    /// `out` must be writable there.
+    #[inline(always)]
+    unsafe fn store<S: Simd>(&self, s: S, t: usize, acc: S::F) {
+        // SAFETY: the caller's promise; a partial panel goes through a buffer.
+        unsafe {
+            let out = self.out.add((self.from + t) * self.stride);
+            if self.count == LANES {
+                return s.store(out, acc);
+            }
+            let mut lanes = [0.0; LANES];
+            s.store(lanes.as_mut_ptr(), acc);
+            std::ptr::copy_nonoverlapping(lanes.as_ptr(), out, self.count);
+        }
+    }
+}
+
+/// Products straight from GGUF blocks.
+struct Straight<F, const T: usize> {
+    job: Job,
+    w: Weights<F>,
+}
+
+impl<F: Format, const T: usize> Op for Straight<F, T> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let (job, w) = (&self.job, &self.w);
+        let next = w.base.wrapping_add(w.blocks * F::BYTES * LANES);
+        let mut acc = [s.splat(0.0); T];
+        for block in 0..w.blocks {
+            for line in 0..(LANES * F::BYTES).div_ceil(64) {
+                s.prefetch(next.wrapping_add(block * LANES * F::BYTES + line * 64));
+            }
+            // SAFETY: `MatMul` promises whole blocks in each row, and every group and token of the tile.
+            unsafe {
+                let p = w.base.add(block * F::BYTES);
+                let head = F::head(s, p, &w.rows);
+                for group in 0..F::GROUPS {
+                    let q = w.unpack(s, p, group);
+                    let factors = F::factors(s, &head, group);
+                    for (t, acc) in acc.iter_mut().enumerate() {
+                        let at = (block * F::GROUPS + group) * job.tile.width + t;
+                        let sum = group_sum::<S, F>(s, job, &q, &factors, at);
+                        *acc = job.add_group::<S, F>(s, *acc, sum, &factors, at);
+                    }
+                }
+            }
+        }
+        for (t, &acc) in acc.iter().enumerate() {
+            // SAFETY: `MatMul` promises the outputs.
+            unsafe { job.store(s, t, acc) };
+        }
+    }
+}
+
+/// The integer sum of a group in each row, as f32 (exact).
+///
+/// # Safety
+/// `at` must be a group and token of the tile.
+#[inline(always)]
+unsafe fn group_sum<S: Simd, F: Format>(
+    s: S,
+    job: &Job,
+    q: &[S::Bytes; 8],
+    factors: &[S::F; 3],
+    at: usize,
+) -> S::F {
+    // SAFETY: the caller's promise.
+    let (a, first, second) = unsafe {
+        let a = s.splat32(job.tile.q.add(at * GROUP));
+        (a, job.start::<S, F>(s, at, 0), job.start::<S, F>(s, at, 1))
+    };
+    macro_rules! dots {
+        ($($i:literal)*) => {
+            [$(if F::KIND == Kind::Signed { s.dot_signed(s.int(0), q[$i], a) } else { s.dot(s.int(0), q[$i], a) }),*]
+        };
+    }
+    let [x, y] = s.sum_halves(dots!(0 1 2 3 4 5 6 7));
+    match F::KIND {
+        Kind::Halves(_) => {
+            let x = s.int_to_f32(s.int_add(x, first));
+            let y = s.int_to_f32(s.int_add(y, second));
+            s.fma(y, factors[2], s.mul(x, factors[1]))
+        }
+        _ => s.int_to_f32(s.int_add(s.int_add(x, y), first)),
+    }
+}
+
+/// Expands sixteen rows to bytes and f32 factors.
+struct Expand<F> {
+    w: Weights<F>,
+    out: *mut PanelGroup,
+}
+
+impl<F: Format> Op for Expand<F> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let w = &self.w;
+        for block in 0..w.blocks {
+            // SAFETY: `MatMul` promises whole blocks in each row and scratch for all groups.
+            unsafe {
+                let p = w.base.add(block * F::BYTES);
+                let head = F::head(s, p, &w.rows);
+                for group in 0..F::GROUPS {
+                    let out = self.out.add(block * F::GROUPS + group);
+                    let q = s.transpose_bytes(w.unpack(s, p, group));
+                    for (j, &q) in q.iter().enumerate() {
+                        s.store_bytes((&raw mut (*out).q[j]).cast(), q);
+                    }
+                    for (j, &f) in F::factors(s, &head, group).iter().enumerate() {
+                        s.store((&raw mut (*out).factors[j]).cast(), f);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Products of an expanded panel; returns the number of tokens.
+struct Panel<F, const T: usize> {
+    job: Job,
+    panel: *const PanelGroup,
+    format: PhantomData<F>,
+}
+
+impl<F: Format, const T: usize> Op for Panel<F, T> {
+    type Output = usize;
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) -> usize {
+        let job = &self.job;
+        let mut acc = [s.splat(0.0); T];
+        for g in 0..job.groups {
+            let at = g * job.tile.width + job.from;
+            // SAFETY: `MatMul` promises scratch and activations for all groups and tokens.
+            unsafe {
+                let panel = self.panel.add(g);
+                let factors = [
+                    s.load((&raw const (*panel).factors[0]).cast()),
+                    s.load((&raw const (*panel).factors[1]).cast()),
+                    s.load((&raw const (*panel).factors[2]).cast()),
+                ];
+                let mut sum = [s.splat(0.0); T];
+                if let Kind::Halves(_) = F::KIND {
+                    let x = panel_sums::<S, F, T>(s, job, panel, at, 0, 4);
+                    let y = panel_sums::<S, F, T>(s, job, panel, at, 4, 8);
+                    for t in 0..T {
+                        let x = s.mul(s.int_to_f32(x[t]), factors[1]);
+                        sum[t] = s.fma(s.int_to_f32(y[t]), factors[2], x);
+                    }
+                } else {
+                    let x = panel_sums::<S, F, T>(s, job, panel, at, 0, 8);
+                    for t in 0..T {
+                        sum[t] = s.int_to_f32(x[t]);
+                    }
+                }
+                for t in 0..T {
+                    acc[t] = job.add_group::<S, F>(s, acc[t], sum[t], &factors, at + t);
+                }
+            }
+        }
+        for (t, &acc) in acc.iter().enumerate() {
+            // SAFETY: `MatMul` promises the outputs.
+            unsafe { job.store(s, t, acc) };
+        }
+        T
+    }
+}
+
+/// Integer sums of bytes `4 * from..4 * to` of a group for `T` tokens.
+///
+/// # Safety
+/// `at..at + T` must be tokens of a group of the tile.
+#[inline(always)]
+unsafe fn panel_sums<S: Simd, F: Format, const T: usize>(
+    s: S,
+    job: &Job,
+    panel: *const PanelGroup,
+    at: usize,
+    from: usize,
+    to: usize,
+) -> [S::I; T] {
+    let mut sums = [s.int(0); T];
+    // SAFETY: the caller's promise.
+    unsafe {
+        let a = job.tile.q.add(at * GROUP);
+        for (t, sum) in sums.iter_mut().enumerate() {
+            *sum = job.start::<S, F>(s, at + t, from / 4);
+        }
+        for j in from..to {
+            let w = s.load_bytes((&raw const (*panel).q[j]).cast());
+            for (t, sum) in sums.iter_mut().enumerate() {
+                let a = s.splat4(a.add(t * GROUP + j * 4));
+                *sum = if F::KIND == Kind::Signed { s.dot_signed(*sum, w, a) } else { s.dot(*sum, w, a) };
+            }
+        }
+    }
+    sums
+}
+const _: () = assert!(PANEL_FROM <= TILE);

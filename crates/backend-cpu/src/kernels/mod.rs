@@ -1,0 +1,380 @@
+//! Kernel tables, one per instruction set.
+//!
+//! Every kernel is written once over a narrow trait of sixteen-lane operations and compiled for each
+//! instruction set. All tables give the same bits (the payload of a NaN apart), whatever the number of threads
+//! or of tokens. Kernels allocate nothing: the caller passes scratch of a size that a pure function declares.
+#![allow(unsafe_code, reason = "the unsafe entry points state the contract of the pointer kernels")]
+
+mod attention;
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+mod dense;
+mod format;
+mod math;
+mod matmul;
+mod quantize;
+mod rope;
+mod scalar;
+mod simd;
+#[cfg(test)]
+mod tests;
+mod vector;
+
+pub use attention::{Attention, CHUNK};
+pub use rope::{RopeAngles, rope_frequencies};
+
+use attention::{Attend, AttendChunks, MergeChunks};
+use dense::{Bf16, DenseMatMul, F16, F32, FloatMatMul, ToF16};
+use matmul::QuantMatMul;
+use minfer_tensor::DType;
+use quantize::{QuantLayout, Quantize};
+use simd::{Op, Simd};
+use std::marker::PhantomData;
+use std::ops::Range;
+use std::sync::LazyLock;
+use vector::{Map, RmsNorm, Rope, Softmax, Zip, ZipKind};
+
+/// Rows of a weight matrix that are computed together: split rows over threads at multiples of this.
+pub const ROW_UNIT: usize = simd::LANES;
+
+/// Tokens that are quantized and multiplied together: split tokens over threads at multiples of this.
+pub const TOKEN_UNIT: usize = quantize::TILE;
+
+/// Alignment of activations and scratch.
+pub const ALIGN: usize = 64;
+
+/// `out[token * stride + row] = weights[row] · x[token]` for some rows and all tokens.
+#[derive(Clone, Debug)]
+pub struct MatMul {
+    /// Element type of the weights.
+    pub dtype: DType,
+    /// Weight matrix, `[rows][k]` as in the file.
+    pub weights: *const u8,
+    /// Row length in elements.
+    pub k: usize,
+    /// Rows to compute.
+    pub rows: Range<usize>,
+    /// Number of tokens.
+    pub tokens: usize,
+    /// Activations: from [`Kernels::quantize`] if [`is_quantized`], else f32 `[tokens][k]`.
+    pub x: *const u8,
+    /// Result.
+    pub out: *mut f32,
+    /// Distance of the results of two tokens.
+    pub stride: usize,
+    /// [`matmul_scratch_bytes`] for this thread, aligned to [`ALIGN`].
+    pub scratch: *mut u8,
+}
+
+/// The kernels of one instruction set.
+pub struct Kernels {
+    name: &'static str,
+    quantize: fn(Quantize),
+    matmul: fn(MatMul),
+    attend: fn(DType, Attend<'_, F16>),
+    attend_chunks: fn(DType, AttendChunks<'_, F16>),
+    merge_chunks: fn(MergeChunks<'_>),
+    rms_norm: fn(RmsNorm<'_>),
+    softmax: fn(Softmax<'_>),
+    map: fn(Map<'_>),
+    zip: fn(Zip<'_>),
+    rope: fn(Rope<'_>),
+    to_f16: fn(ToF16<'_>),
+}
+
+/// The table of a capability token.
+macro_rules! kernel_table {
+    ($name:literal, $token:expr) => {
+        $crate::kernels::Kernels {
+            name: $name,
+            quantize: |op| $token.run(op),
+            matmul: |op| $token.run(op),
+            attend: |dtype, op| $token.run($crate::kernels::ByFloat(dtype, op)),
+            attend_chunks: |dtype, op| $token.run($crate::kernels::ByFloat(dtype, op)),
+            merge_chunks: |op| $token.run(op),
+            rms_norm: |op| $token.run(op),
+            softmax: |op| $token.run(op),
+            map: |op| $token.run(op),
+            zip: |op| $token.run(op),
+            rope: |op| $token.run(op),
+            to_f16: |op| $token.run(op),
+        }
+    };
+}
+use kernel_table;
+
+static SCALAR: Kernels = kernel_table!("scalar", scalar::Scalar);
+
+/// Tables that this processor can run, best first.
+static AVAILABLE: LazyLock<Vec<&'static Kernels>> = LazyLock::new(|| {
+    #[cfg(target_arch = "x86_64")]
+    let best = [avx512::kernels(), avx2::kernels()];
+    #[cfg(not(target_arch = "x86_64"))]
+    let best = [];
+    best.into_iter().flatten().chain([&SCALAR]).collect()
+});
+
+/// Whether products with this type take int8 activations.
+pub fn is_quantized(dtype: DType) -> bool {
+    !matches!(dtype, DType::F32 | DType::F16 | DType::BF16 | DType::I32)
+}
+
+/// Bytes of the activations that [`Kernels::quantize`] writes.
+pub fn quantized_bytes(tokens: usize, k: usize) -> usize {
+    QuantLayout::new(tokens, k).bytes()
+}
+
+/// Bytes of scratch that [`Kernels::matmul`] needs on each thread.
+pub fn matmul_scratch_bytes(dtype: DType, tokens: usize, k: usize) -> usize {
+    if is_quantized(dtype) { matmul::scratch_bytes(QuantLayout::new(tokens, k), tokens) } else { 0 }
+}
+
+/// Bytes of scratch that the attention kernels need on each thread.
+pub fn attention_scratch_bytes(a: &Attention) -> usize {
+    a.scratch_len() * size_of::<f32>()
+}
+
+impl Kernels {
+    /// The best table for this processor.
+    pub fn detect() -> &'static Kernels {
+        AVAILABLE.first().copied().unwrap_or(&SCALAR)
+    }
+
+    /// The tables that this processor can run, best first.
+    pub fn available() -> &'static [&'static Kernels] {
+        &AVAILABLE
+    }
+
+    /// The table `scalar`, `avx2` or `avx512-vnni`, if this processor can run it.
+    pub fn by_name(name: &str) -> Option<&'static Kernels> {
+        AVAILABLE.iter().copied().find(|k| k.name == name)
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Quantizes rows `range` of `x`, f32 `[tokens][k]`, into `out` of [`quantized_bytes`].
+    ///
+    /// # Safety
+    /// `k` must be a multiple of 32, both pointers valid and aligned for all tokens, and no other thread
+    /// may write the same tokens.
+    pub unsafe fn quantize(&self, x: *const f32, tokens: usize, k: usize, range: Range<usize>, out: *mut u8) {
+        (self.quantize)(Quantize { x, layout: QuantLayout::new(tokens, k), tokens: range, out });
+    }
+
+    /// Multiplies weights with activations.
+    ///
+    /// # Safety
+    /// The pointers must be valid and aligned for what [`MatMul`] says, `k` a multiple of the weights'
+    /// block, 16 weight rows shorter than 2 GiB, and no other thread may write the same rows of `out` or use
+    /// the same scratch. The weights' type must not be I32.
+    pub unsafe fn matmul(&self, m: MatMul) {
+        (self.matmul)(m);
+    }
+
+    /// Attention of `tokens` and one key-value head, with keys and values in `dtype` (F16 or F32).
+    ///
+    /// # Safety
+    /// The pointers must be valid and aligned for what [`Attention`] says, up to the largest position;
+    /// `scratch` for [`attention_scratch_bytes`]; no other thread may write the same results or scratch.
+    pub unsafe fn attend(
+        &self,
+        a: &Attention,
+        dtype: DType,
+        kv_head: usize,
+        tokens: Range<usize>,
+        scratch: *mut f32,
+    ) {
+        (self.attend)(dtype, Attend { a, kv_head, tokens, scratch, float: PhantomData });
+    }
+
+    /// The same for some chunks of one token's keys: partial results into `out`, which has
+    /// `[chunk][heads / kv_heads][Attention::partial_len]` for all chunks from 0.
+    ///
+    /// # Safety
+    /// As for [`Kernels::attend`].
+    #[allow(clippy::too_many_arguments, reason = "one work item of a split attention")]
+    pub unsafe fn attend_chunks(
+        &self,
+        a: &Attention,
+        dtype: DType,
+        kv_head: usize,
+        token: usize,
+        chunks: Range<usize>,
+        out: *mut f32,
+        scratch: *mut f32,
+    ) {
+        (self.attend_chunks)(
+            dtype,
+            AttendChunks { a, kv_head, token, chunks, out, scratch, float: PhantomData },
+        );
+    }
+
+    /// Merges the partial results of all the token's chunks; the bits are those of [`Kernels::attend`].
+    ///
+    /// # Safety
+    /// As for [`Kernels::attend`].
+    pub unsafe fn merge_chunks(
+        &self,
+        a: &Attention,
+        kv_head: usize,
+        token: usize,
+        chunks: Range<usize>,
+        partials: *const f32,
+        scratch: *mut f32,
+    ) {
+        (self.merge_chunks)(MergeChunks { a, kv_head, token, chunks, partials, scratch });
+    }
+
+    /// `out = x / sqrt(mean(x^2) + eps) * weight` for each row of `cols`.
+    ///
+    /// # Panics
+    /// If the lengths don't fit together.
+    pub fn rms_norm(&self, out: &mut [f32], x: &[f32], cols: usize, weight: Option<&[f32]>, eps: f32) {
+        assert!(out.len() == x.len() && weight.is_none_or(|w| w.len() == cols), "rows of different length");
+        (self.rms_norm)(RmsNorm { out, x, cols, weight, eps });
+    }
+
+    /// Softmax of one row in place.
+    pub fn softmax(&self, row: &mut [f32]) {
+        (self.softmax)(Softmax(row));
+    }
+
+    /// `x *= factor`.
+    pub fn scale(&self, x: &mut [f32], factor: f32) {
+        (self.map)(Map::Scale(x, factor));
+    }
+
+    /// `x = cap * tanh(x / cap)`.
+    pub fn softcap(&self, x: &mut [f32], cap: f32) {
+        (self.map)(Map::Softcap(x, cap));
+    }
+
+    /// `a += b`.
+    ///
+    /// # Panics
+    /// If the lengths differ; so do the three below.
+    pub fn add(&self, a: &mut [f32], b: &[f32]) {
+        self.zip(ZipKind::Add, a, b);
+    }
+
+    /// `a *= b`.
+    pub fn mul(&self, a: &mut [f32], b: &[f32]) {
+        self.zip(ZipKind::Mul, a, b);
+    }
+
+    /// `a = silu(a) * b`.
+    pub fn silu_mul(&self, a: &mut [f32], b: &[f32]) {
+        self.zip(ZipKind::SiluMul, a, b);
+    }
+
+    /// `a = gelu(a) * b`, with the tanh form of GELU.
+    pub fn gelu_mul(&self, a: &mut [f32], b: &[f32]) {
+        self.zip(ZipKind::GeluMul, a, b);
+    }
+
+    fn zip(&self, kind: ZipKind, a: &mut [f32], b: &[f32]) {
+        assert_eq!(a.len(), b.len(), "operands of different length");
+        (self.zip)(Zip { kind, a, b });
+    }
+
+    /// Rotates each head of a row by `angles`; pairs are `(i, i + n / 2)` if `halves`, else neighbours.
+    ///
+    /// # Panics
+    /// If a head has fewer values than are rotated.
+    pub fn rope(&self, row: &mut [f32], head_dim: usize, angles: &RopeAngles<'_>, halves: bool) {
+        let RopeAngles { cos, sin } = *angles;
+        assert!(cos.len() == sin.len() && 2 * cos.len() <= head_dim, "more angles than pairs");
+        (self.rope)(Rope { row, head_dim, cos, sin, halves });
+    }
+
+    /// Rounds `x` to f16 (nearest even), as bits.
+    ///
+    /// # Panics
+    /// If the lengths differ.
+    pub fn to_f16(&self, out: &mut [u16], x: &[f32]) {
+        assert_eq!(out.len(), x.len(), "operands of different length");
+        (self.to_f16)(ToF16 { out, x });
+    }
+}
+
+impl Op for MatMul {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        match self.dtype {
+            DType::F32 => s.run(FloatMatMul::<F32>(self.dense(), PhantomData)),
+            DType::F16 => s.run(FloatMatMul::<F16>(self.dense(), PhantomData)),
+            DType::BF16 => s.run(FloatMatMul::<Bf16>(self.dense(), PhantomData)),
+            DType::Q4_0 => s.run(QuantMatMul::<format::Q4_0>(self.quantized(), PhantomData)),
+            DType::Q4_1 => s.run(QuantMatMul::<format::Q4_1>(self.quantized(), PhantomData)),
+            DType::Q5_0 => s.run(QuantMatMul::<format::Q5_0>(self.quantized(), PhantomData)),
+            DType::Q5_1 => s.run(QuantMatMul::<format::Q5_1>(self.quantized(), PhantomData)),
+            DType::Q8_0 => s.run(QuantMatMul::<format::Q8_0>(self.quantized(), PhantomData)),
+            DType::Q4K => s.run(QuantMatMul::<format::Q4K>(self.quantized(), PhantomData)),
+            DType::Q5K => s.run(QuantMatMul::<format::Q5K>(self.quantized(), PhantomData)),
+            DType::Q6K => s.run(QuantMatMul::<format::Q6K>(self.quantized(), PhantomData)),
+            DType::I32 => unreachable!("weights are never I32"),
+        }
+    }
+}
+
+impl MatMul {
+    fn dense(self) -> DenseMatMul {
+        DenseMatMul {
+            weights: self.weights,
+            k: self.k,
+            rows: self.rows,
+            tokens: self.tokens,
+            x: self.x.cast(),
+            out: self.out,
+            stride: self.stride,
+        }
+    }
+
+    fn quantized(self) -> matmul::MatMul {
+        matmul::MatMul {
+            weights: self.weights,
+            rows: self.rows,
+            layout: QuantLayout::new(self.tokens, self.k),
+            tokens: self.tokens,
+            acts: self.x.cast_mut(),
+            out: self.out,
+            stride: self.stride,
+            scratch: self.scratch,
+        }
+    }
+}
+
+/// An attention kernel on keys and values of the type named.
+struct ByFloat<T>(DType, T);
+
+impl Op for ByFloat<Attend<'_, F16>> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let Attend { a, kv_head, tokens, scratch, .. } = self.1;
+        match self.0 {
+            DType::F32 => s.run(Attend::<F32> { a, kv_head, tokens, scratch, float: PhantomData }),
+            _ => s.run(Attend::<F16> { a, kv_head, tokens, scratch, float: PhantomData }),
+        }
+    }
+}
+
+impl Op for ByFloat<AttendChunks<'_, F16>> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let AttendChunks { a, kv_head, token, chunks, out, scratch, .. } = self.1;
+        match self.0 {
+            DType::F32 => {
+                s.run(AttendChunks::<F32> { a, kv_head, token, chunks, out, scratch, float: PhantomData });
+            }
+            _ => s.run(AttendChunks::<F16> { a, kv_head, token, chunks, out, scratch, float: PhantomData }),
+        }
+    }
+}

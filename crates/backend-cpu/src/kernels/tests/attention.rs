@@ -1,0 +1,171 @@
+use super::*;
+
+/// Largest difference to f64, for values in -1..1.
+const TOLERANCE: f64 = 2e-6;
+
+/// Shapes and data of one call.
+struct Case {
+    heads: usize,
+    kv_heads: usize,
+    head_dim: usize,
+    positions: Vec<i32>,
+    window: usize,
+    softcap: Option<f32>,
+    q: Vec<f32>,
+    k: Vec<f32>,
+    v: Vec<f32>,
+}
+
+impl Case {
+    fn random(rng: &mut Rng, slots: usize, tokens: usize) -> Self {
+        let kv_heads = 1 + rng.below(2);
+        let heads = kv_heads * [1, 2, 3, 4, 8][rng.below(5)];
+        let head_dim = 16 * (1 + rng.below(4));
+        let last = 1 + rng.below(slots);
+        let mut positions: Vec<i32> = (0..tokens).map(|t| (last + t) as i32 - tokens as i32).collect();
+        positions.iter_mut().for_each(|p| *p = (*p).max(-1));
+        let window = if rng.below(2) == 0 { usize::MAX } else { 1 + rng.below(slots) };
+        let softcap = (rng.below(3) == 0).then_some(20.0);
+        let half = |x: f32| half::f16::from_f32(x).to_f32();
+        let q = rng.floats(tokens * heads * head_dim);
+        let k = rng.floats(slots * kv_heads * head_dim).into_iter().map(half).collect();
+        let v = rng.floats(slots * kv_heads * head_dim).into_iter().map(half).collect();
+        Self { heads, kv_heads, head_dim, positions, window, softcap, q, k, v }
+    }
+
+    fn scale(&self) -> f32 {
+        3.0 / (self.head_dim as f32).sqrt()
+    }
+
+    /// The kernel's arguments and a buffer of scratch for them.
+    fn attention(&self, k: *const u8, v: *const u8, out: &mut [f32]) -> (Attention, AlignedBuf) {
+        let a = Attention {
+            q: self.q.as_ptr(),
+            k,
+            v,
+            out: out.as_mut_ptr(),
+            positions: self.positions.as_ptr(),
+            heads: self.heads,
+            kv_heads: self.kv_heads,
+            head_dim: self.head_dim,
+            scale: self.scale(),
+            window: self.window,
+            softcap: self.softcap,
+        };
+        let scratch = buffer(attention_scratch_bytes(&a));
+        (a, scratch)
+    }
+
+    /// All tokens, `step` at a time.
+    fn whole(&self, table: &Kernels, f16: bool, step: usize) -> Vec<f32> {
+        let mut out = vec![f32::NAN; self.q.len()];
+        let half = |x: &[f32]| x.iter().map(|&x| half::f16::from_f32(x).to_bits()).collect::<Vec<_>>();
+        let (k16, v16) = (half(&self.k), half(&self.v));
+        let (dtype, k, v) = if f16 {
+            (DType::F16, k16.as_ptr().cast(), v16.as_ptr().cast())
+        } else {
+            (DType::F32, self.k.as_ptr().cast(), self.v.as_ptr().cast())
+        };
+        let (a, mut scratch) = self.attention(k, v, &mut out);
+        for kv_head in 0..self.kv_heads {
+            for from in (0..self.positions.len()).step_by(step) {
+                let tokens = from..(from + step).min(self.positions.len());
+                // SAFETY: buffers as declared; positions lie within the keys.
+                unsafe { table.attend(&a, dtype, kv_head, tokens, scratch.as_mut_ptr().cast()) };
+            }
+        }
+        out
+    }
+
+    /// Each token alone, its chunks one by one.
+    fn chunked(&self, table: &Kernels) -> Vec<f32> {
+        let mut out = vec![f32::NAN; self.q.len()];
+        let (a, mut scratch) = self.attention(self.k.as_ptr().cast(), self.v.as_ptr().cast(), &mut out);
+        let scratch = scratch.as_mut_ptr().cast();
+        for kv_head in 0..self.kv_heads {
+            for (token, &position) in self.positions.iter().enumerate() {
+                let chunks = a.chunks(position);
+                let mut partials = vec![0.0; chunks.end * self.heads / self.kv_heads * a.partial_len()];
+                let out = partials.as_mut_ptr();
+                // SAFETY: as above; the partial results have room for all chunks.
+                unsafe {
+                    for chunk in chunks.clone().rev() {
+                        table.attend_chunks(&a, DType::F32, kv_head, token, chunk..chunk + 1, out, scratch);
+                    }
+                    table.merge_chunks(&a, kv_head, token, chunks, out, scratch);
+                }
+            }
+        }
+        out
+    }
+
+    /// Softmax of all scores in f64.
+    fn naive(&self) -> Vec<f64> {
+        let (hd, per) = (self.head_dim, self.heads / self.kv_heads);
+        let mut out = Vec::new();
+        for (token, &position) in self.positions.iter().enumerate() {
+            for head in 0..self.heads {
+                let q = &self.q[(token * self.heads + head) * hd..][..hd];
+                let row = |x: &[f32], key: usize| x[(key * self.kv_heads + head / per) * hd..][..hd].to_vec();
+                let end = (position + 1) as usize;
+                let seen: Vec<usize> = (end.saturating_sub(self.window)..end).collect();
+                let dot =
+                    |key| q.iter().zip(row(&self.k, key)).map(|(&q, k)| f64::from(q) * f64::from(k)).sum();
+                let scores = seen.iter().map(|&key| {
+                    let score: f64 = dot(key);
+                    let score = score * f64::from(self.scale());
+                    self.softcap.map_or(score, |cap| f64::from(cap) * (score / f64::from(cap)).tanh()).exp()
+                });
+                let weights: Vec<f64> = scores.collect();
+                let total: f64 = weights.iter().sum::<f64>().max(f64::MIN_POSITIVE);
+                for d in 0..hd {
+                    let terms =
+                        seen.iter().zip(&weights).map(|(&key, w)| w * f64::from(row(&self.v, key)[d]));
+                    out.push(terms.sum::<f64>() / total);
+                }
+            }
+        }
+        out
+    }
+}
+
+#[test]
+fn attention_matches_f64() {
+    let mut rng = Rng::new(8);
+    for _ in 0..20 {
+        let case = Case::random(&mut rng, 600, 3);
+        for (a, b) in case.whole(scalar(), true, 3).iter().zip(case.naive()) {
+            assert!((f64::from(*a) - b).abs() <= TOLERANCE, "{a:e} and {b:e}");
+        }
+    }
+}
+
+#[test]
+fn a_bad_score_reaches_the_result() {
+    let mut case = Case::random(&mut Rng::new(9), 100, 1);
+    (case.positions[0], case.window) = (50, usize::MAX);
+    case.q[0] = f32::NAN;
+    for table in Kernels::available() {
+        let out = case.whole(table, true, 1);
+        assert!(out[..case.head_dim].iter().all(|x| x.is_nan()));
+        assert!(out[case.head_dim..].iter().all(|x| x.is_finite()));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn tables_tiles_types_and_chunks_give_the_same_bits(seed in any::<u64>(), tokens in 1usize..20) {
+        let mut rng = Rng::new(seed);
+        let case = Case::random(&mut rng, 700, tokens);
+        let expected = case.whole(scalar(), false, tokens);
+        for table in Kernels::available() {
+            for f16 in [false, true] {
+                let step = 1 + rng.below(tokens);
+                assert_same_bits(&case.whole(table, f16, step), &expected, table.name());
+            }
+            assert_same_bits(&case.chunked(table), &expected, table.name());
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! Tokens in, logits out: the KV cache's logical state and the batches that are run over it.
+
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use minfer_gguf::Mapping;
+use minfer_graph::cache::MAX_OUTPUT_ROWS;
+use minfer_graph::{BatchCounts, CParams, GraphParams, Rung, Runner, StateDecl, rung_for};
+use minfer_models::{Model, OUT_IDS, POSITIONS, TOKENS};
+use minfer_tensor::Bytes;
+use minfer_text::{Sampler, TokenId};
+
+use crate::{CancelFlag, Error, ModelFile};
+
+/// One sequence: which tokens the KV cache holds, and the logits of the last rows.
+pub(crate) struct Context {
+    model: Arc<Model>,
+    path: PathBuf,
+    maps: Vec<Arc<Mapping>>,
+    runner: Runner,
+    cparams: CParams,
+    states: Vec<StateDecl>,
+    batch: usize,
+    /// Tokens whose keys and values are in the cache, by position. Never grows beyond its capacity of `n_ctx`.
+    committed: Vec<TokenId>,
+    staging: Staging,
+    logits: Vec<f32>,
+    /// The logits as the backend hands them out.
+    logit_bytes: Vec<u8>,
+}
+
+/// The host side of a graph's inputs, as little-endian i32.
+#[derive(Default)]
+struct Staging {
+    tokens: Vec<u8>,
+    positions: Vec<u8>,
+    out_ids: Vec<u8>,
+}
+
+impl Staging {
+    fn with_capacity(batch: usize) -> Self {
+        let room = |n: usize| Vec::with_capacity(n * size_of::<i32>());
+        Self { tokens: room(batch), positions: room(batch), out_ids: room(MAX_OUTPUT_ROWS) }
+    }
+
+    /// Token ids are below `n_vocab` and positions below `n_ctx`, both of which the model's configuration bounds by an i32.
+    fn fill(&mut self, ids: &[TokenId], n_past: usize, outputs: &Range<usize>, rung: Rung) {
+        pad(&mut self.tokens, ids.iter().map(|&id| id as i32), rung.tokens);
+        pad(&mut self.positions, (0..ids.len()).map(|i| (n_past + i) as i32), rung.tokens);
+        pad(&mut self.out_ids, outputs.clone().map(|i| i as i32), rung.outputs);
+    }
+
+    fn heap_bytes(&self) -> usize {
+        self.tokens.capacity() + self.positions.capacity() + self.out_ids.capacity()
+    }
+}
+
+/// Writes `values` and pads to `len` with -1, the mark of a row that isn't there.
+fn pad(bytes: &mut Vec<u8>, values: impl Iterator<Item = i32>, len: usize) {
+    bytes.clear();
+    for value in values.chain(std::iter::repeat(-1)).take(len) {
+        bytes.extend_from_slice(&value.to_le_bytes());
+    }
+}
+
+impl Context {
+    pub(crate) fn new(
+        file: &ModelFile,
+        maps: Vec<Arc<Mapping>>,
+        runner: Runner,
+        cparams: CParams,
+        batch: usize,
+    ) -> Self {
+        let (model, path) = (Arc::clone(file.model()), file.path().to_owned());
+        let states = runner.plan().scheduler().states().to_vec();
+        let n_logits = MAX_OUTPUT_ROWS.min(batch) * model.config().n_vocab;
+        Self {
+            model,
+            path,
+            maps,
+            runner,
+            cparams,
+            states,
+            batch,
+            committed: Vec::with_capacity(cparams.n_ctx),
+            staging: Staging::with_capacity(batch),
+            logits: vec![0.0; n_logits],
+            logit_bytes: vec![0; n_logits * size_of::<f32>()],
+        }
+    }
+
+    /// Positions of the context.
+    pub(crate) fn n_ctx(&self) -> usize {
+        self.cparams.n_ctx
+    }
+
+    /// Tokens of the model.
+    pub(crate) fn n_vocab(&self) -> usize {
+        self.model.config().n_vocab
+    }
+
+    /// Largest number of tokens in one run.
+    pub(crate) fn batch(&self) -> usize {
+        self.batch
+    }
+
+    /// Tokens in the cache.
+    pub(crate) fn committed(&self) -> &[TokenId] {
+        &self.committed
+    }
+
+    /// Forgets all tokens from position `n` on. Their rows stay in the cache and are overwritten before they are read.
+    pub(crate) fn truncate(&mut self, n: usize) {
+        self.committed.truncate(n);
+    }
+
+    /// The logits `[n_vocab]` after the last token of [`prefill`](Self::prefill) or [`decode`](Self::decode).
+    pub(crate) fn logits(&self) -> &[f32] {
+        &self.logits[..self.n_vocab()]
+    }
+
+    pub(crate) fn runner(&self) -> &Runner {
+        &self.runner
+    }
+
+    /// Bytes of the heap that this side of the engine holds.
+    pub(crate) fn heap_bytes(&self) -> Bytes {
+        let bytes = self.logits.capacity() * size_of::<f32>()
+            + self.logit_bytes.capacity()
+            + self.committed.capacity() * size_of::<TokenId>()
+            + self.staging.heap_bytes();
+        Bytes::from(bytes)
+    }
+
+    /// What [`heap_bytes`](Self::heap_bytes) will be, and the candidates of a sampler; saturates.
+    pub(crate) fn heap_bound(n_ctx: usize, batch: usize, n_vocab: usize) -> Bytes {
+        let logits = MAX_OUTPUT_ROWS.min(batch).saturating_mul(n_vocab).saturating_mul(2 * size_of::<f32>());
+        let ids = n_ctx.saturating_add(batch.saturating_mul(2)).saturating_add(MAX_OUTPUT_ROWS);
+        let ids = ids.saturating_mul(size_of::<TokenId>());
+        [Bytes::from(logits), Bytes::from(ids), Sampler::heap_bound(n_vocab)].into_iter().sum()
+    }
+
+    /// Adds `ids` to the cache in batches; afterwards [`logits`](Self::logits) are those after the last one. `false` if it
+    /// was cancelled: then the cache ends at the last batch that was run.
+    pub(crate) fn prefill(
+        &mut self,
+        ids: &[TokenId],
+        cancel: &CancelFlag,
+        on_progress: &mut dyn FnMut(usize, usize),
+    ) -> Result<bool, Error> {
+        let mut done = 0;
+        for chunk in ids.chunks(self.batch) {
+            if cancel.is_cancelled() {
+                return Ok(false);
+            }
+            let last = done + chunk.len() == ids.len();
+            let outputs = if last { chunk.len() - 1..chunk.len() } else { 0..0 };
+            self.forward(chunk, outputs)?;
+            done += chunk.len();
+            on_progress(done, ids.len());
+        }
+        Ok(!cancel.is_cancelled())
+    }
+
+    /// Adds one token.
+    pub(crate) fn decode(&mut self, id: TokenId) -> Result<(), Error> {
+        self.forward(&[id], 0..1)
+    }
+
+    /// Adds one batch and computes the logits of the rows `outputs` of it, in [`rows`](Self::row)
+    /// `0..outputs.len()`. On an error the cache is as before.
+    pub(crate) fn forward(&mut self, ids: &[TokenId], outputs: Range<usize>) -> Result<(), Error> {
+        let (n_past, n_vocab) = (self.committed.len(), self.n_vocab());
+        debug_assert!(ids.len() <= self.batch && outputs.len() <= MAX_OUTPUT_ROWS);
+        if n_past + ids.len() > self.cparams.n_ctx {
+            return Err(Error::PromptTooLong { n_prompt: n_past + ids.len(), n_ctx: self.cparams.n_ctx });
+        }
+        if let Some(&id) = ids.iter().find(|&&id| id as usize >= n_vocab) {
+            return Err(Error::Token { id, n_vocab });
+        }
+        let counts = BatchCounts { tokens: ids.len(), outputs: outputs.len() };
+        let rung = rung_for(self.batch, counts.tokens, counts.outputs).expect("checked above");
+        self.staging.fill(ids, n_past, &outputs, rung);
+        let (model, states) = (&self.model, &self.states);
+        let inputs: [(&str, &[u8]); 3] = [
+            (TOKENS, &self.staging.tokens),
+            (POSITIONS, &self.staging.positions),
+            (OUT_IDS, &self.staging.out_ids),
+        ];
+        let inputs = if rung.outputs == 0 { &inputs[..2] } else { &inputs[..] };
+        let params = GraphParams { rung, cparams: self.cparams };
+        self.runner.run(&params, || model.build(rung.tokens, rung.outputs, states), inputs, counts)?;
+        self.read_logits(n_past + ids.len(), outputs.len())?;
+        self.committed.extend_from_slice(ids);
+        Ok(())
+    }
+
+    /// The logits `[n_vocab]` of output row `i` of the last [`forward`](Self::forward).
+    pub(crate) fn row(&self, i: usize) -> &[f32] {
+        let n_vocab = self.n_vocab();
+        &self.logits[i * n_vocab..][..n_vocab]
+    }
+
+    /// Reads the logits and makes sure that they come from the file that was loaded.
+    fn read_logits(&mut self, position: usize, n_outputs: usize) -> Result<(), Error> {
+        let n = n_outputs * self.n_vocab();
+        let bytes = &mut self.logit_bytes[..n * size_of::<f32>()];
+        if n > 0 {
+            self.runner.read_output(0, bytes)?;
+        }
+        for map in &self.maps {
+            map.check()?;
+        }
+        let values = bytes.as_chunks().0.iter().map(|&b| f32::from_le_bytes(b));
+        for (logit, value) in self.logits.iter_mut().zip(values) {
+            *logit = value;
+        }
+        if self.logits[..n].iter().all(|l| l.is_finite()) {
+            return Ok(());
+        }
+        Err(Error::NotFinite { path: self.path.clone(), position })
+    }
+}

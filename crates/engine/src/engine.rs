@@ -1,0 +1,186 @@
+//! A loaded model with one sequence.
+
+use std::sync::Arc;
+
+use minfer_gguf::Mapping;
+use minfer_graph::{Backend, CParams, CacheStats, Runner, WeightId};
+use minfer_tensor::Bytes;
+use minfer_text::{Message, RenderOptions, Specials, TokenId};
+
+use crate::bench::{BenchOptions, BenchRun, bench};
+use crate::context::Context;
+use crate::generate::{Event, GenerateOptions, Generation, generate};
+use crate::planner::{self, Host};
+use crate::score::{Score, score};
+use crate::source::weight_bytes;
+use crate::{CancelFlag, Error, ModelFile, Options, Plan};
+
+/// How far a load has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoadProgress {
+    /// Weight bytes that are registered.
+    pub done: Bytes,
+    /// Weight bytes in all.
+    pub total: Bytes,
+}
+
+/// A loaded model with one sequence: its KV cache, graphs and buffers, all of them created at load.
+pub struct Engine {
+    file: ModelFile,
+    plan: Plan,
+    context: Context,
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Engine").field("path", &self.file.path()).finish_non_exhaustive()
+    }
+}
+
+impl Engine {
+    /// Plans, and if the plan is admitted commits it: buffers are created whole, weights registered where the plan says.
+    ///
+    /// `backends` are the devices that `host` describes, in its order.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] before a weight is read if the plan doesn't fit; otherwise what the file or the device fails with.
+    pub fn load(
+        file: ModelFile,
+        options: &Options,
+        host: &Host,
+        backends: Vec<Box<dyn Backend>>,
+        on_progress: &mut dyn FnMut(LoadProgress),
+    ) -> Result<Self, Error> {
+        let planned = planner::admit(&file, options, host)?;
+        let maps = file.index().parts().iter().map(|part| Ok(Arc::new(Mapping::open(part)?)));
+        let maps = maps.collect::<Result<Vec<_>, Error>>()?;
+        let mut runner = Runner::new(backends, planned.memory)?;
+        register_weights(&mut runner, &file, &maps, on_progress)?;
+        let n_ctx = planned.plan.request.ctx;
+        let params = CParams { gpu_layers: planned.offload.gpu_layers, kv_dtype: options.kv_type, n_ctx };
+        let context = Context::new(&file, maps, runner, params, planned.plan.request.batch);
+        Ok(Self { file, plan: planned.plan, context })
+    }
+
+    /// The plan that was committed.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// What is held now, measured, in the shape of the plan.
+    pub fn memory_report(&self) -> Plan {
+        planner::report(&self.plan, &self.file, &self.context)
+    }
+
+    /// The model's file.
+    pub fn model_file(&self) -> &ModelFile {
+        &self.file
+    }
+
+    /// Positions of the context.
+    pub fn n_ctx(&self) -> usize {
+        self.context.n_ctx()
+    }
+
+    /// Tokens whose keys and values are in the cache.
+    pub fn committed(&self) -> &[TokenId] {
+        self.context.committed()
+    }
+
+    /// How often graphs were built and found again.
+    pub fn graph_stats(&self) -> CacheStats {
+        self.context.runner().stats()
+    }
+
+    /// The ids of a prompt: special tokens parsed, BOS as the model says.
+    pub fn encode(&self, text: &str) -> Result<Vec<TokenId>, Error> {
+        self.encode_with(text, Specials::ALL)
+    }
+
+    /// The ids of a rendered chat template. Most templates write BOS themselves.
+    pub(crate) fn encode_rendered(&self, text: &str) -> Result<Vec<TokenId>, Error> {
+        let tokenizer = self.file.tokenizer()?;
+        let bos = tokenizer.special_ids().bos;
+        let has_bos = bos.is_some_and(|id| text.as_bytes().starts_with(tokenizer.token_bytes(id)));
+        self.encode_with(text, if has_bos { Specials::PARSE } else { Specials::ALL })
+    }
+
+    /// The ids of a text that goes on after others.
+    pub(crate) fn encode_rest(&self, text: &str) -> Result<Vec<TokenId>, Error> {
+        self.encode_with(text, Specials::PARSE)
+    }
+
+    fn encode_with(&self, text: &str, specials: Specials) -> Result<Vec<TokenId>, Error> {
+        self.file.tokenizer()?.encode(text, specials).map_err(Error::Encode)
+    }
+
+    /// The prompt of a conversation, up to where the model's answer begins.
+    pub fn render(&self, messages: &[Message]) -> Result<String, Error> {
+        let path = || self.file.path().to_owned();
+        let template = self.file.chat_template()?.ok_or_else(|| Error::NoTemplate { path: path() })?;
+        let (tokenizer, ids) = (self.file.tokenizer()?, self.file.tokenizer()?.special_ids());
+        let name = |id: Option<TokenId>| id.map(|id| tokenizer.token_bytes(id)).unwrap_or_default();
+        // A special token whose name isn't text can't be spelled out.
+        let text = |id| std::str::from_utf8(name(id)).unwrap_or_default();
+        let options =
+            RenderOptions { bos_token: text(ids.bos), eos_token: text(ids.eos), ..RenderOptions::default() };
+        template.render(messages, &options).map_err(|source| Error::Template { path: path(), source })
+    }
+
+    /// Continues `prompt`. What the cache already holds of it isn't computed again.
+    ///
+    /// # Errors
+    /// An empty prompt, one that is longer than the context, a bad sampling parameter, a damaged file, a lost device.
+    pub fn generate(
+        &mut self,
+        prompt: &[TokenId],
+        options: &GenerateOptions,
+        cancel: &CancelFlag,
+        on_event: &mut dyn FnMut(Event<'_>),
+    ) -> Result<Generation, Error> {
+        generate(&mut self.context, self.file.tokenizer()?, prompt, options, cancel, on_event)
+    }
+
+    /// How well the model predicts `ids`, with the `top` largest logits after each of them.
+    pub fn score(
+        &mut self,
+        ids: &[TokenId],
+        top: usize,
+        cancel: &CancelFlag,
+        on_progress: &mut dyn FnMut(usize, usize),
+    ) -> Result<Score, Error> {
+        // A file without a tokenizer has no BOS either.
+        let bos = self.file.tokenizer().ok().and_then(|t| t.special_ids().bos);
+        let bos = bos.filter(|id| ids.first() == Some(id));
+        score(&mut self.context, ids, bos, top, cancel, on_progress)
+    }
+
+    /// Measures one repetition of prefill and decode.
+    ///
+    /// # Errors
+    /// If the tokens don't fit the context, and as [`generate`](Self::generate).
+    pub fn bench(&mut self, options: BenchOptions, cancel: &CancelFlag) -> Result<BenchRun, Error> {
+        bench(&mut self.context, options, cancel)
+    }
+}
+
+fn register_weights(
+    runner: &mut Runner,
+    file: &ModelFile,
+    maps: &[Arc<Mapping>],
+    on_progress: &mut dyn FnMut(LoadProgress),
+) -> Result<(), Error> {
+    let weights = file.model().weights();
+    let total = weights.iter().filter_map(|decl| decl.shape.nbytes(decl.dtype)).sum();
+    let mut done = Bytes::ZERO;
+    for (i, decl) in weights.iter().enumerate() {
+        let tensor = file.index().tensor(&decl.name);
+        let data = tensor.and_then(|tensor| weight_bytes(tensor, decl, maps));
+        let data =
+            data.ok_or_else(|| Error::Weight { path: file.path().to_owned(), name: decl.name.clone() })?;
+        done = done.saturating_add(Bytes::from(data.as_slice().len()));
+        runner.register_weight(WeightId::new(i), &data)?;
+        on_progress(LoadProgress { done, total });
+    }
+    Ok(())
+}

@@ -1,0 +1,25 @@
+//! Everything that must pass before a change is good.
+
+use crate::shell::{command, run, run_command, succeeds};
+use crate::{conformance, models, root, setup, tidy};
+use anyhow::Result;
+
+/// Runs all checks, the quick ones first, and ends with the test runner's summary.
+pub(crate) fn run_all() -> Result<()> {
+    setup::install()?;
+    run("cargo", &["fmt", "--all", "--check"])?;
+    tidy::run(root())?;
+    if succeeds("cargo", &["deny", "--version"]) {
+        run("cargo", &["deny", "check"])?;
+    }
+    run("cargo", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])?;
+    let mut doc = command("cargo", &["doc", "--workspace", "--no-deps", "--quiet"]);
+    run_command(doc.env("RUSTDOCFLAGS", "-D warnings"))?;
+    models::fetch()?;
+    conformance::check()?;
+    run("cargo", &["test", "--workspace", "--doc", "--quiet"])?;
+    match succeeds("cargo", &["nextest", "--version"]) {
+        true => run("cargo", &["nextest", "run", "--workspace", "--status-level=fail"]),
+        false => run("cargo", &["test", "--workspace", "--lib", "--bins", "--tests"]),
+    }
+}

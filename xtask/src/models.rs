@@ -1,0 +1,35 @@
+//! The real models that the conformance checks run on.
+
+use crate::shell;
+use anyhow::Result;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+/// A real model and the folder of its golden results.
+pub(crate) struct Model {
+    pub(crate) alias: &'static str,
+    pub(crate) golden: &'static str,
+}
+
+pub(crate) const MODELS: &[Model] = &[
+    Model { alias: "smollm2:135m", golden: "smollm2-135m-instruct-q4_1" },
+    Model { alias: "gemma3:270m", golden: "gemma-3-270m-q4_k_m" },
+];
+
+/// Builds the binary and has it fetch both models, by asking what is in them.
+pub(crate) fn fetch() -> Result<()> {
+    shell::run("cargo", &["build", "--release", "--package", "minfer"])?;
+    for model in MODELS {
+        shell::run_command(
+            Command::new(binary()).args(["inspect", model.alias, "--json"]).stdout(Stdio::null()),
+        )?;
+    }
+    Ok(())
+}
+
+/// The release binary.
+pub(crate) fn binary() -> PathBuf {
+    let target =
+        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| crate::root().join("target"), PathBuf::from);
+    target.join("release").join(format!("minfer{}", std::env::consts::EXE_SUFFIX))
+}

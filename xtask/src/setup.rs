@@ -1,0 +1,42 @@
+//! What a fresh machine lacks. Where nothing is missing, no network is asked.
+
+use crate::shell::{run, succeeds};
+use anyhow::{Result, bail};
+
+/// A program that the project needs, how to tell that it is there, and who brings it on Debian.
+struct Tool {
+    what: &'static str,
+    check: (&'static str, &'static [&'static str]),
+    packages: &'static [&'static str],
+}
+
+const TOOLS: &[Tool] = &[
+    Tool { what: "a C compiler", check: ("cc", &["--version"]), packages: &["gcc", "libc6-dev"] },
+    Tool { what: "Python", check: ("python3", &["--version"]), packages: &["python3"] },
+    Tool { what: "pip", check: ("python3", &["-m", "pip", "--version"]), packages: &["python3-pip"] },
+];
+
+/// Installs what is missing.
+pub(crate) fn install() -> Result<()> {
+    for (component, subcommand) in [("rustfmt", "fmt"), ("clippy", "clippy")] {
+        if !succeeds("cargo", &[subcommand, "--version"]) {
+            run("rustup", &["component", "add", component])?;
+        }
+    }
+    let missing: Vec<&Tool> = TOOLS.iter().filter(|tool| !succeeds(tool.check.0, tool.check.1)).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<&str> = missing.iter().map(|tool| tool.what).collect();
+    let packages: Vec<&str> = missing.iter().flat_map(|tool| tool.packages).copied().collect();
+    if !can_install() {
+        bail!("missing: {}; on Debian: apt-get install {}", names.join(", "), packages.join(" "));
+    }
+    run("apt-get", &["update", "-qq"])?;
+    run("apt-get", &[&["install", "-y", "-qq", "--no-install-recommends"], packages.as_slice()].concat())
+}
+
+/// Whether this is root on a machine with apt.
+fn can_install() -> bool {
+    succeeds("apt-get", &["--version"]) && succeeds("sh", &["-c", "test $(id -u) = 0"])
+}
