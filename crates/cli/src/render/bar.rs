@@ -90,7 +90,7 @@ fn cells(backend: &BackendMemory, axis: u64) -> Vec<Cell> {
     for (cell, bytes) in parts.into_iter().filter(|&(_, bytes)| bytes > 0) {
         cells.resize(cells.len() + at(bytes).max(1), cell);
     }
-    let mut extend = |cells: &mut Vec<Cell>, end: usize, cell| cells.resize(end.max(cells.len()), cell);
+    let extend = |cells: &mut Vec<Cell>, end: usize, cell| cells.resize(end.max(cells.len()), cell);
     if let (Some(free), Some(total)) = (backend.memory.free, backend.memory.total) {
         extend(&mut cells, at(free), Cell::Unused);
         if total > free {

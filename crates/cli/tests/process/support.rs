@@ -10,15 +10,15 @@ use minfer_gguf::{Index, Mapping, OwnedValue, Writer};
 use serde_json::Value;
 
 /// What a run of the binary came to.
-pub struct Outcome {
-    pub code: Option<i32>,
-    pub out: String,
-    pub err: String,
+pub(crate) struct Outcome {
+    pub(crate) code: Option<i32>,
+    pub(crate) out: String,
+    pub(crate) err: String,
 }
 
 impl Outcome {
     /// The object on standard output; panics unless the run succeeded.
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         assert_eq!(self.code, Some(0), "{}", self.err);
         let object: Value = serde_json::from_str(&self.out).unwrap_or_else(|e| panic!("{e}: {}", self.out));
         assert_eq!(object["schema_version"], 1);
@@ -26,7 +26,7 @@ impl Outcome {
     }
 
     /// Panics unless it is an error with this exit code, whose message holds all of `words`.
-    pub fn assert_error(&self, code: i32, words: &[&str]) {
+    pub(crate) fn assert_error(&self, code: i32, words: &[&str]) {
         assert_eq!(self.code, Some(code), "{}\n{}", self.out, self.err);
         assert!(self.err.starts_with("error: "), "{}", self.err);
         for word in words {
@@ -36,7 +36,7 @@ impl Outcome {
 }
 
 /// The binary with nothing on standard input and none of our variables.
-pub fn minfer(args: &[&str]) -> Command {
+pub(crate) fn minfer(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_minfer"));
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("MINFER_") && name != "MINFER_CACHE" {
@@ -48,18 +48,18 @@ pub fn minfer(args: &[&str]) -> Command {
 }
 
 /// Runs it to its end.
-pub fn run(args: &[&str]) -> Outcome {
+pub(crate) fn run(args: &[&str]) -> Outcome {
     finish(&mut minfer(args))
 }
 
 /// Runs it to its end with a text on standard input.
-pub fn run_with_input(args: &[&str], input: &str) -> Outcome {
+pub(crate) fn run_with_input(args: &[&str], input: &str) -> Outcome {
     let mut child = minfer(args).stdin(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
     outcome(&child.wait_with_output().unwrap())
 }
 
-pub fn finish(command: &mut Command) -> Outcome {
+pub(crate) fn finish(command: &mut Command) -> Outcome {
     outcome(&command.output().unwrap())
 }
 
@@ -72,18 +72,18 @@ fn outcome(output: &Output) -> Outcome {
 }
 
 /// A tiny llama model with random weights and no tokenizer.
-pub fn mute_model() -> PathBuf {
+pub(crate) fn mute_model() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../testkit/data/archs/llama-dense.gguf")
 }
 
 /// The same with a vocabulary of ASCII characters.
-pub fn model() -> &'static str {
+pub(crate) fn model() -> &'static str {
     static PATH: OnceLock<String> = OnceLock::new();
     PATH.get_or_init(|| write_model("ascii", &[]))
 }
 
 /// The same with a chat template.
-pub fn chat_model() -> &'static str {
+pub(crate) fn chat_model() -> &'static str {
     const TEMPLATE: &str = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}\
                             {% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
     static PATH: OnceLock<String> = OnceLock::new();
@@ -91,7 +91,7 @@ pub fn chat_model() -> &'static str {
 }
 
 /// Writes the tiny model with a vocabulary and more metadata; returns its path.
-pub fn write_model(name: &str, metadata: &[(&str, OwnedValue)]) -> String {
+pub(crate) fn write_model(name: &str, metadata: &[(&str, OwnedValue)]) -> String {
     let index = Index::open(mute_model()).unwrap();
     let map = Mapping::open(&index.parts()[0]).unwrap();
     let mut writer = Writer::new();
@@ -113,7 +113,7 @@ pub fn write_model(name: &str, metadata: &[(&str, OwnedValue)]) -> String {
 }
 
 /// A file of this process in the build's folder for such.
-pub fn scratch(name: &str) -> PathBuf {
+pub(crate) fn scratch(name: &str) -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-{name}", std::process::id()))
 }
 
