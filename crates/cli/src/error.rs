@@ -55,7 +55,10 @@ pub enum CliError {
         offset: usize,
     },
     /// There is no folder to keep models in.
-    #[error("there is no folder for fetched models: set {} or HOME, or give the path of a GGUF file", crate::env::CACHE)]
+    #[error(
+        "there is no folder for fetched models: set {} or HOME, or give the path of a GGUF file",
+        crate::env::CACHE
+    )]
     NoCache,
     /// A device that isn't there.
     #[error("--device {wanted}: there is no such device; minfer devices lists those that there are")]
@@ -70,7 +73,9 @@ pub enum CliError {
         path: String,
     },
     /// A conversation without a template.
-    #[error("{path}: no conversation without a chat template; give a prompt, or pipe one into standard input")]
+    #[error(
+        "{path}: no conversation without a chat template; give a prompt, or pipe one into standard input"
+    )]
     NoConversation {
         /// The model file.
         path: String,

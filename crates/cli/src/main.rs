@@ -53,6 +53,8 @@ fn show_usage(answer: &clap::Error) -> ExitCode {
 fn end_on_panic(panic: &std::panic::PanicHookInfo<'_>) -> ! {
     let what = panic.payload_as_str().unwrap_or("no message");
     let at = panic.location().map(|at| format!(" at {}:{}", at.file(), at.line())).unwrap_or_default();
-    output::note(&format!("error: internal error{at}: {what}; please report it with the command that led to it"));
+    output::note(&format!(
+        "error: internal error{at}: {what}; please report it with the command that led to it"
+    ));
     std::process::exit(i32::from(error::FAILED))
 }

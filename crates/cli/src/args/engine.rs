@@ -125,7 +125,9 @@ impl FromStr for Device {
             Some((kind, detail)) => (kind, Some(detail)),
             None => (text, None),
         };
-        let number = |n: &str| n.parse().map_err(|_| format!("expected the number of a device after cuda:, found {n:?}"));
+        let number = |n: &str| {
+            n.parse().map_err(|_| format!("expected the number of a device after cuda:, found {n:?}"))
+        };
         match (kind, detail) {
             ("auto", None) => Ok(Self::Auto),
             ("cpu", None) => Ok(Self::Cpu),

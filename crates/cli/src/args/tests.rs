@@ -82,7 +82,8 @@ fn devices_have_spellings() {
 fn perplexity_scores_one_of_text_and_tokens() {
     assert!(parse(&["perplexity", "m.gguf"]).is_err());
     assert!(parse(&["perplexity", "m.gguf", "--file", "f", "--tokens", "1"]).is_err());
-    let Command::Perplexity(args) = parse(&["perplexity", "m.gguf", "--tokens", "1,2,3"]).unwrap().command else {
+    let Command::Perplexity(args) = parse(&["perplexity", "m.gguf", "--tokens", "1,2,3"]).unwrap().command
+    else {
         panic!("expected perplexity")
     };
     assert_eq!(args.text.tokens, Some(vec![1, 2, 3]));

@@ -66,7 +66,8 @@ fn repeat(session: &mut Session, args: &BenchArgs) -> Result<Vec<BenchRun>, CliE
     let mut runs = Vec::new();
     // The first use of a weight reads it from the disk: that isn't measured.
     let batch = session.engine.plan().request.batch;
-    let warm_up = BenchOptions { depth: 0, prompt: options.prompt.min(batch), generate: options.generate.min(1) };
+    let warm_up =
+        BenchOptions { depth: 0, prompt: options.prompt.min(batch), generate: options.generate.min(1) };
     session.engine.bench(warm_up, work.flag())?;
     for n in 0..args.repetitions {
         bar.step("measuring", n.into(), args.repetitions.into());
@@ -84,8 +85,10 @@ fn report(session: &Session, args: &BenchArgs, runs: &[BenchRun]) -> Report {
     let result = |name: &str, tokens: u32, time: fn(&BenchRun) -> Option<Duration>| {
         let speeds: Vec<f64> =
             runs.iter().filter_map(time).map(|time| f64::from(tokens) / time.as_secs_f64()).collect();
-        (!speeds.is_empty())
-            .then(|| TestResult { test: format!("{name}{tokens}{depth}"), tokens_per_second: Speed::of(speeds) })
+        (!speeds.is_empty()).then(|| TestResult {
+            test: format!("{name}{tokens}{depth}"),
+            tokens_per_second: Speed::of(speeds),
+        })
     };
     let results =
         [result("pp", args.prompt, |run| run.prompt), result("tg", args.generate, |run| run.generate)];

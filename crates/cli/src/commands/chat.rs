@@ -25,7 +25,11 @@ const HELP: &str = "\
 Ctrl-C ends an answer.";
 
 /// Asks and answers until the user leaves.
-pub(super) fn converse(engine: &mut Engine, options: &GenerateOptions, args: &RunArgs) -> Result<(), CliError> {
+pub(super) fn converse(
+    engine: &mut Engine,
+    options: &GenerateOptions,
+    args: &RunArgs,
+) -> Result<(), CliError> {
     if args.sampling.no_template || engine.model_file().chat_template()?.is_none() {
         return Err(CliError::NoConversation { path: engine.model_file().path().display().to_string() });
     }
@@ -73,7 +77,10 @@ fn turn(
         return Ok(());
     }
     if turn.dropped_turns > 0 {
-        output::note(&format!("note: the context is full: the oldest {} turns were dropped", turn.dropped_turns));
+        output::note(&format!(
+            "note: the context is full: the oldest {} turns were dropped",
+            turn.dropped_turns
+        ));
     }
     match turn.generation.stop {
         StopReason::Context => output::note("note: the context is full: the answer ends here"),

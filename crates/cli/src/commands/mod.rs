@@ -57,5 +57,6 @@ fn read_stdin() -> Result<String, CliError> {
 }
 
 fn text(bytes: Vec<u8>, what: String) -> Result<String, CliError> {
-    String::from_utf8(bytes).map_err(|error| CliError::NotText { what, offset: error.utf8_error().valid_up_to() })
+    String::from_utf8(bytes)
+        .map_err(|error| CliError::NotText { what, offset: error.utf8_error().valid_up_to() })
 }

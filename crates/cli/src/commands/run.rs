@@ -113,7 +113,14 @@ fn answer(
     let mut stream = Stream::new(work.flag(), !output.json, output.quiet);
     let system = args.sampling.system.clone().filter(|_| templated);
     let mut on_event = |event: Event<'_>| stream.on_event(event);
-    let generation = generate(&mut session.engine, prompt, templated.then_some(system), options, work.flag(), &mut on_event);
+    let generation = generate(
+        &mut session.engine,
+        prompt,
+        templated.then_some(system),
+        options,
+        work.flag(),
+        &mut on_event,
+    );
     let written = match generation {
         Ok(_) => stream.finish(),
         Err(_) => Ok(()),

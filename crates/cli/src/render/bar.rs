@@ -84,8 +84,7 @@ pub(super) fn legend(style: Style) -> String {
 fn cells(backend: &BackendMemory, axis: u64) -> Vec<Cell> {
     let at = |bytes: u64| (u128::from(bytes) * CELLS as u128 / u128::from(axis)) as usize;
     let rest = backend.pool_bytes.saturating_add(backend.scratch_bytes).saturating_add(backend.host_bytes);
-    let parts =
-        [(Cell::Weights, backend.weights_bytes), (Cell::Kv, backend.kv_bytes), (Cell::Rest, rest)];
+    let parts = [(Cell::Weights, backend.weights_bytes), (Cell::Kv, backend.kv_bytes), (Cell::Rest, rest)];
     let mut cells = Vec::with_capacity(CELLS);
     for (cell, bytes) in parts.into_iter().filter(|&(_, bytes)| bytes > 0) {
         cells.resize(cells.len() + at(bytes).max(1), cell);
@@ -119,7 +118,8 @@ mod tests {
 
     #[test]
     fn a_category_that_is_there_has_a_cell() {
-        let backend = BackendMemory { weights_bytes: 100 * MIB, kv_bytes: 1, host_bytes: 1, ..Default::default() };
+        let backend =
+            BackendMemory { weights_bytes: 100 * MIB, kv_bytes: 1, host_bytes: 1, ..Default::default() };
         let bar = ascii(&backend, 200 * MIB);
         assert_eq!(bar, format!(" {}KA\n", "W".repeat(39)));
     }
@@ -141,6 +141,9 @@ mod tests {
     fn colours_add_no_characters() {
         let backend = BackendMemory { weights_bytes: 5, kv_bytes: 5, ..Default::default() };
         let colored = bar(&backend, 10, Style { color: true, utf8: false });
-        assert_eq!(colored.replace("\x1b[34m", "").replace("\x1b[36m", "").replace("\x1b[0m", ""), ascii(&backend, 10));
+        assert_eq!(
+            colored.replace("\x1b[34m", "").replace("\x1b[36m", "").replace("\x1b[0m", ""),
+            ascii(&backend, 10)
+        );
     }
 }

@@ -10,8 +10,11 @@ const STRIP: usize = 60;
 
 /// The line about blocks: `blocks   GGGGCC  4 CUDA, 2 CPU + embed, head`.
 pub(super) fn blocks(plan: &Plan, style: Style) -> String {
-    let runs: Vec<(&str, usize)> =
-        plan.blocks.chunk_by(|a, b| a.backend == b.backend).map(|run| (run[0].backend.as_str(), run.len())).collect();
+    let runs: Vec<(&str, usize)> = plan
+        .blocks
+        .chunk_by(|a, b| a.backend == b.backend)
+        .map(|run| (run[0].backend.as_str(), run.len()))
+        .collect();
     let strip = if plan.blocks.len() <= STRIP {
         runs.iter().map(|&(name, n)| letter(name).repeat(n)).collect::<String>()
     } else {

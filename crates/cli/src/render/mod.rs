@@ -85,6 +85,8 @@ mod tests {
         assert_eq!(fit("shorter", 5), "sho..");
         let text = wrap("note  ", &"seven27 ".repeat(20));
         assert_eq!(text.lines().count(), 3);
-        assert!(text.lines().all(|line| line.len() <= COLUMNS && (line.starts_with("note  s") || line.starts_with("      s"))));
+        assert!(text.lines().all(
+            |line| line.len() <= COLUMNS && (line.starts_with("note  s") || line.starts_with("      s"))
+        ));
     }
 }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use minfer_engine::{BackendMemory, Plan};
 
-use super::{bar, blocks, file_name, fit, mib, short_name, wrap, COLUMNS};
+use super::{COLUMNS, bar, blocks, file_name, fit, mib, short_name, wrap};
 use crate::escape;
 use crate::output::{Style, color};
 
@@ -114,7 +114,11 @@ fn verdict(plan: &Plan, style: Style) -> String {
         mib(needed.saturating_sub(refusal.budget)),
         escape::line(&refusal.backend).to_uppercase()
     );
-    format!("{}  {short}{}", style.paint(color::RED, "DOES NOT FIT"), wrap("  ", &escape::line(&refusal.message)))
+    format!(
+        "{}  {short}{}",
+        style.paint(color::RED, "DOES NOT FIT"),
+        wrap("  ", &escape::line(&refusal.message))
+    )
 }
 
 fn where_blocks_are(plan: &Plan) -> String {

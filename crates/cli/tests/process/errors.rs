@@ -32,7 +32,9 @@ fn a_bad_setting_of_the_memory_policy_is_3_and_quoted_with_its_source() {
 
 #[test]
 fn an_empty_variable_counts_as_unset_and_a_flag_wins() {
-    let plan = finish(minfer(&["plan", model(), "--json"]).env("MINFER_CTX", "").env("MINFER_GPU_LAYERS", "")).json();
+    let plan =
+        finish(minfer(&["plan", model(), "--json"]).env("MINFER_CTX", "").env("MINFER_GPU_LAYERS", ""))
+            .json();
     assert_eq!(plan["request"]["source"], "default");
     let plan = finish(minfer(&["plan", model(), "--json", "--ctx", "7"]).env("MINFER_CTX", "9")).json();
     assert_eq!(plan["request"]["ctx"], 7);
@@ -76,7 +78,8 @@ fn a_device_that_is_not_there_is_1() {
 
 #[test]
 fn a_prompt_longer_than_the_context_is_1_with_both_numbers() {
-    run(&["run", model(), "0123456789", "--ctx", "8", "--no-template"]).assert_error(1, &["11", "8", "--ctx"]);
+    run(&["run", model(), "0123456789", "--ctx", "8", "--no-template"])
+        .assert_error(1, &["11", "8", "--ctx"]);
 }
 
 #[test]

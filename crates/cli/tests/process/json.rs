@@ -10,8 +10,7 @@ fn keys(object: &Value) -> Vec<&str> {
 
 #[test]
 fn run_tells_text_ids_and_memory() {
-    let answer =
-        run(&["run", model(), "abc", "-n", "3", "--temp", "0", "--ignore-eos", "--json"]).json();
+    let answer = run(&["run", model(), "abc", "-n", "3", "--temp", "0", "--ignore-eos", "--json"]).json();
     assert_eq!(
         keys(&answer),
         ["schema_version", "text", "prompt_tokens", "tokens", "ids", "stop", "seconds", "memory"]
@@ -29,8 +28,16 @@ fn a_plan_has_its_shape_and_adds_up() {
     assert_eq!(
         keys(&plan),
         [
-            "schema_version", "model", "request", "offload", "backends", "blocks", "kv_bytes_per_token",
-            "alternatives", "fits", "refusal"
+            "schema_version",
+            "model",
+            "request",
+            "offload",
+            "backends",
+            "blocks",
+            "kv_bytes_per_token",
+            "alternatives",
+            "fits",
+            "refusal"
         ]
     );
     let cpu = &plan["backends"][0];
@@ -48,11 +55,9 @@ fn a_memory_report_equals_its_plan_but_for_the_host() {
     let path = scratch("report.json");
     let options = ["--ctx", "64", "--threads", "2", "--batch", "16"];
     let plan = run(&[&["plan", model(), "--json"][..], &options].concat()).json();
-    let answer = run(&[
-        &["run", model(), "abc", "-n", "9", "--memory-report", path.to_str().unwrap()][..],
-        &options,
-    ]
-    .concat());
+    let answer =
+        run(&[&["run", model(), "abc", "-n", "9", "--memory-report", path.to_str().unwrap()][..], &options]
+            .concat());
     assert_eq!(answer.code, Some(0), "{}", answer.err);
     let report: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
     assert_eq!(keys(&report), keys(&plan));
@@ -79,7 +84,8 @@ fn bench_gives_speed_per_test() {
 #[test]
 fn perplexity_scores_tokens_of_a_model_without_a_vocabulary() {
     let mute = mute_model();
-    let score = run(&["perplexity", mute.to_str().unwrap(), "--tokens", "5,6,7", "--top", "2", "--json"]).json();
+    let score =
+        run(&["perplexity", mute.to_str().unwrap(), "--tokens", "5,6,7", "--top", "2", "--json"]).json();
     assert_eq!(score["n_tokens"], 3);
     let positions = score["positions"].as_array().unwrap();
     assert_eq!(keys(&positions[0]), ["token", "logprob", "logsumexp", "top"]);
@@ -92,7 +98,8 @@ fn perplexity_scores_tokens_of_a_model_without_a_vocabulary() {
 
 #[test]
 fn a_text_longer_than_the_context_is_scored_in_windows_and_says_so() {
-    let score = run_with_input(&["perplexity", model(), "--file", "-", "--ctx", "8", "--json"], &"abcd ".repeat(8));
+    let score =
+        run_with_input(&["perplexity", model(), "--file", "-", "--ctx", "8", "--json"], &"abcd ".repeat(8));
     assert!(score.err.contains("windows"), "{}", score.err);
     let score = score.json();
     assert_eq!(score["n_tokens"].as_u64(), Some(score["positions"].as_array().unwrap().len() as u64));
@@ -104,7 +111,8 @@ fn tokenize_gives_ids_and_pieces() {
     assert_eq!(keys(&tokens), ["schema_version", "ids", "pieces"]);
     assert_eq!(tokens["pieces"], serde_json::json!(["<|bos|>", "<|im_end|>", "ab", " ", "c", "\n"]));
     assert_eq!(tokens["ids"][0], 0);
-    let plain = run_with_input(&["tokenize", model(), "--file", "-", "--json", "--no-special"], "<|bos|>").json();
+    let plain =
+        run_with_input(&["tokenize", model(), "--file", "-", "--json", "--no-special"], "<|bos|>").json();
     assert_eq!(plain["pieces"].as_array().unwrap().len(), 7);
 }
 

@@ -21,7 +21,20 @@ fn greedy_is_the_same_whatever_threads_and_batch_are() {
 #[test]
 fn a_seed_repeats_a_random_answer() {
     let ask = |seed: &str| {
-        text(&["run", model(), "abc", "-n", "24", "--temp", "2", "--top-k", "0", "--ignore-eos", "--seed", seed])
+        text(&[
+            "run",
+            model(),
+            "abc",
+            "-n",
+            "24",
+            "--temp",
+            "2",
+            "--top-k",
+            "0",
+            "--ignore-eos",
+            "--seed",
+            seed,
+        ])
     };
     assert_eq!(ask("7"), ask("7"));
     assert_ne!(ask("7"), ask("8"));
@@ -44,7 +57,8 @@ fn standard_input_is_a_prompt() {
 
 #[test]
 fn the_template_is_used_unless_told_otherwise() {
-    let count = |args: &[&str]| run(&[&["run", chat_model(), "abc", "-n", "1", "--json"][..], args].concat()).json();
+    let count =
+        |args: &[&str]| run(&[&["run", chat_model(), "abc", "-n", "1", "--json"][..], args].concat()).json();
     let plain = count(&["--no-template"])["prompt_tokens"].as_u64().unwrap();
     let templated = count(&[])["prompt_tokens"].as_u64().unwrap();
     let with_system = count(&["--system", "x"])["prompt_tokens"].as_u64().unwrap();
@@ -57,7 +71,8 @@ fn a_stop_text_ends_before_itself() {
     let whole = text(&["run", model(), "abc", "-n", "16", "--temp", "0", "--ignore-eos"]);
     let stop: String = whole.chars().skip(5).take(2).collect();
     let answer =
-        run(&["run", model(), "abc", "-n", "16", "--temp", "0", "--ignore-eos", "--json", "--stop", &stop]).json();
+        run(&["run", model(), "abc", "-n", "16", "--temp", "0", "--ignore-eos", "--json", "--stop", &stop])
+            .json();
     assert_eq!(answer["stop"], "stop");
     assert_eq!(answer["text"].as_str().unwrap(), &whole[..whole.find(&stop).unwrap()]);
 }

@@ -13,7 +13,16 @@ fn interrupt(child: &Child) {
 #[test]
 fn ctrl_c_in_decode_keeps_what_was_printed() {
     let report = scratch("interrupted.json");
-    let args = ["abc", "-n", "90000", "--ctx", "100000", "--ignore-eos", "--memory-report", report.to_str().unwrap()];
+    let args = [
+        "abc",
+        "-n",
+        "90000",
+        "--ctx",
+        "100000",
+        "--ignore-eos",
+        "--memory-report",
+        report.to_str().unwrap(),
+    ];
     let mut child = minfer(&[&["run", model()][..], &args].concat()).spawn().unwrap();
     let mut out = child.stdout.take().unwrap();
     let mut text = vec![0; 8];

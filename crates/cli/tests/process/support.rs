@@ -43,7 +43,12 @@ pub(crate) fn minfer(args: &[&str]) -> Command {
             command.env_remove(name);
         }
     }
-    command.args(args).env("NO_COLOR", "1").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+        .args(args)
+        .env("NO_COLOR", "1")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     command
 }
 

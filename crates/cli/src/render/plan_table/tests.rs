@@ -27,7 +27,12 @@ fn base(name: &str, n_layers: usize) -> Plan {
         offload: Offload { gpu_layers: 0, n_layers, unblocked_on_device: false, note: None },
         backends: vec![],
         blocks: (0..n_layers)
-            .map(|index| BlockMemory { index, backend: "cpu".into(), weights_bytes: 110 * MIB, kv_bytes: 64 * MIB })
+            .map(|index| BlockMemory {
+                index,
+                backend: "cpu".into(),
+                weights_bytes: 110 * MIB,
+                kv_bytes: 64 * MIB,
+            })
             .collect(),
         kv_bytes_per_token: 144 << 10,
         alternatives: vec![],
