@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use minfer_engine::ErrorKind;
+use minfer_engine::{Alternative, ErrorKind, Plan};
 use minfer_fetch::FetchError;
 use thiserror::Error;
 
@@ -86,9 +86,23 @@ pub enum CliError {
     /// A conversation needs a terminal that isn't there, or failed.
     #[error("the terminal failed: {0}")]
     Terminal(String),
-    /// The memory policy refuses the plan, which was shown.
-    #[error("{0}")]
-    Refused(String),
+    /// The memory policy refuses the plan.
+    #[error("{message}{}", tries(alternatives))]
+    Refused {
+        /// What doesn't fit where.
+        message: String,
+        /// Requests each of which alone would do.
+        alternatives: Vec<Alternative>,
+    },
+    /// A prompt where a model is expected.
+    #[error(
+        "{text:?} is no model; to prompt the default one: minfer run {} {text:?}",
+        minfer_fetch::DEFAULT_ALIAS
+    )]
+    PromptForModel {
+        /// What was given as the model.
+        text: String,
+    },
     /// A text without a token where one is needed.
     #[error("{what} has no tokens: nothing to score")]
     NoTokens {
@@ -114,8 +128,10 @@ impl CliError {
                 ErrorKind::Model => MODEL,
             },
             Self::Fetch(FetchError::Reference { .. }) => USAGE,
-            Self::Fetch(FetchError::UnknownAlias { .. }) | Self::Gguf(_) => MODEL,
-            Self::Refused(_) => REFUSED,
+            Self::Fetch(FetchError::UnknownAlias { .. }) | Self::Gguf(_) | Self::PromptForModel { .. } => {
+                MODEL
+            }
+            Self::Refused { .. } => REFUSED,
             Self::ClosedPipe => 0,
             Self::Interrupted => INTERRUPTED,
             Self::Fetch(_)
@@ -132,6 +148,12 @@ impl CliError {
         }
     }
 
+    /// The refusal of a plan, if it is refused.
+    pub fn refusal(plan: &Plan) -> Option<Self> {
+        let message = plan.refusal.as_ref()?.message.clone();
+        Some(Self::Refused { message, alternatives: plan.alternatives.clone() })
+    }
+
     /// Whether there is nothing to say: the user knows.
     pub fn is_quiet(&self) -> bool {
         matches!(self, Self::ClosedPipe | Self::Interrupted)
@@ -142,4 +164,8 @@ impl CliError {
         let target = PathBuf::from(path).display().to_string();
         |source| Self::Write { target, source }
     }
+}
+
+fn tries(alternatives: &[Alternative]) -> String {
+    alternatives.iter().map(|other| format!("\n  try {}", other.argv.join(" "))).collect()
 }

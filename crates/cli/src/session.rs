@@ -51,7 +51,13 @@ pub fn resolve(args: &ModelArgs) -> Result<PathBuf, CliError> {
 /// # Errors
 /// If the model can't be had, or isn't one that minfer runs.
 pub fn open(args: &ModelArgs) -> Result<ModelFile, CliError> {
-    Ok(ModelFile::open(&resolve(args)?)?)
+    let path = resolve(args)?;
+    match path.to_str() {
+        Some(text) if text.contains(' ') && !path.exists() => {
+            Err(CliError::PromptForModel { text: text.into() })
+        }
+        _ => Ok(ModelFile::open(&path)?),
+    }
 }
 
 /// Where the bytes of `file` would go.
@@ -69,6 +75,9 @@ pub fn plan(file: &ModelFile, args: &EngineArgs, options: &Options) -> Result<Pl
 pub fn load(file: ModelFile, args: &ModelArgs, options: &Options) -> Result<Session, CliError> {
     let start = Instant::now();
     let cpu = cpu(&args.engine)?;
+    if let Some(refusal) = CliError::refusal(&minfer_engine::plan(&file, options, &host(cpu))?) {
+        return Err(refusal);
+    }
     let backend = CpuBackend::new(cpu).map_err(CliError::Threads)?;
     let mut bar = Bar::new(args.output.quiet);
     let engine = Engine::load(file, options, &host(cpu), vec![Box::new(backend)], &mut |progress| {

@@ -95,13 +95,15 @@ impl EngineArgs {
         }
     }
 
-    /// Threads of the CPU: as asked for, else as many as the affinity mask and the container allow.
+    /// Threads of the CPU: as asked for, else [`default_threads`].
     pub fn n_threads(&self) -> usize {
-        self.threads.map_or_else(
-            || std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS as usize),
-            |n| n as usize,
-        )
+        self.threads.map_or_else(default_threads, |n| n as usize)
     }
+}
+
+/// As many threads as the affinity mask and the container let this process use at a time.
+pub fn default_threads() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS as usize)
 }
 
 /// A device by its spelling.

@@ -10,7 +10,7 @@ use clap::builder::FalseyValueParser;
 use clap::{Arg, ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use minfer_text::TokenId;
 
-pub use engine::{Device, EngineArgs};
+pub use engine::{Device, EngineArgs, default_threads};
 pub use sampling::SamplingArgs;
 
 use crate::env;
@@ -22,7 +22,7 @@ const OUTPUT: &str = "Output";
 
 /// Runs language models on this machine, and says where every byte goes.
 #[derive(Debug, Parser)]
-#[command(name = "minfer", version)]
+#[command(name = "minfer", version, subcommand_required = true, arg_required_else_help = false)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]

@@ -5,7 +5,7 @@ use minfer_engine::{MemoryAnswer, host_memory};
 use minfer_graph::DeviceSpec;
 use serde::Serialize;
 
-use crate::args::DevicesArgs;
+use crate::args::{DevicesArgs, default_threads};
 use crate::error::CliError;
 use crate::output::{self, Versioned};
 use crate::{escape, render};
@@ -37,7 +37,7 @@ pub(super) fn devices(args: &DevicesArgs) -> Result<(), CliError> {
 }
 
 fn host() -> Device {
-    let cpu = CpuSpec::detect(1);
+    let cpu = CpuSpec::detect(default_threads());
     Device {
         backend: cpu.name().to_owned(),
         name: cpu.device_name(),

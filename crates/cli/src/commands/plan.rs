@@ -4,8 +4,8 @@ use super::graphs;
 use crate::args::PlanArgs;
 use crate::error::CliError;
 use crate::output::{self, Style};
+use crate::render;
 use crate::session::{self, MemoryReport};
-use crate::{escape, render};
 
 /// Shows the plan. One that doesn't fit is shown too, and then is an error.
 pub(super) fn plan(args: &PlanArgs) -> Result<(), CliError> {
@@ -25,8 +25,5 @@ pub(super) fn plan(args: &PlanArgs) -> Result<(), CliError> {
     } else {
         output::print(&render::plan_table(&plan, Style::of_stdout()))?;
     }
-    match plan.refusal {
-        Some(refusal) => Err(CliError::Refused(escape::line(&refusal.message).into_owned())),
-        None => Ok(()),
-    }
+    CliError::refusal(&plan).map_or(Ok(()), Err)
 }

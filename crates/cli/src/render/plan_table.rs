@@ -9,7 +9,8 @@ use crate::escape;
 use crate::output::{Style, color};
 
 /// Names of the columns of [`row`].
-const HEADINGS: [&str; 8] = ["weights", "KV", "activ", "scratch", "host", "total", "budget", "left"];
+pub(super) const HEADINGS: [&str; 8] =
+    ["weights", "KV", "activ", "scratch", "host", "total", "budget", "left"];
 
 /// The plan for people: what was asked for, a bar and a row per device, the blocks, the verdict, and what else would do.
 pub fn plan_table(plan: &Plan, style: Style) -> String {
@@ -72,7 +73,7 @@ fn device(backend: &BackendMemory) -> String {
     if one_line.chars().count() <= COLUMNS {
         one_line + "\n"
     } else {
-        format!("{name}  {title}\n{}", wrap(&" ".repeat(name.len() + 2), &facts.join("  ")))
+        format!("{name}  {title}\n{}", wrap(&" ".repeat(name.len() + 2), &facts.join(", ")))
     }
 }
 

@@ -1,5 +1,6 @@
 //! Runs the binary, and makes small models to run it on.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -99,15 +100,11 @@ pub(crate) fn chat_model() -> &'static str {
 pub(crate) fn write_model(name: &str, metadata: &[(&str, OwnedValue)]) -> String {
     let index = Index::open(mute_model()).unwrap();
     let map = Mapping::open(&index.parts()[0]).unwrap();
-    let mut writer = Writer::new();
-    for (key, value) in index.metadata().iter() {
-        if metadata.iter().all(|(other, _)| *other != key) {
-            writer = writer.kv(key, value);
-        }
-    }
-    for (key, value) in vocabulary().into_iter().chain(metadata.iter().cloned()) {
-        writer = writer.kv(key, value);
-    }
+    let mut pairs: BTreeMap<String, OwnedValue> =
+        index.metadata().iter().map(|(key, value)| (key.to_owned(), value.into())).collect();
+    let ours = vocabulary().into_iter().chain(metadata.iter().cloned());
+    pairs.extend(ours.map(|(key, value)| (key.to_owned(), value)));
+    let mut writer = pairs.into_iter().fold(Writer::new(), |writer, (key, value)| writer.kv(key, value));
     for tensor in index.tensors() {
         let data = map.bytes(tensor.range()).unwrap();
         writer = writer.tensor(tensor.name.as_str(), tensor.dtype, tensor.shape, data);
