@@ -8,37 +8,37 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// The folder where fetched models are kept.
-pub const CACHE: &str = "MINFER_CACHE";
+pub(crate) const CACHE: &str = "MINFER_CACHE";
 /// The address of the hub that `hf:` references and aliases are fetched from.
-pub const HUB: &str = "MINFER_HUB";
+pub(crate) const HUB: &str = "MINFER_HUB";
 
 /// The name of the variable that stands in for `--long`.
-pub fn option_twin(long: &str) -> String {
+pub(crate) fn option_twin(long: &str) -> String {
     format!("MINFER_{}", long.to_uppercase().replace('-', "_"))
 }
 
 /// Whether a variable is set to something.
-pub fn is_set(name: &str) -> bool {
+pub(crate) fn is_set(name: &str) -> bool {
     value(name).is_some()
 }
 
 /// The hub's address, if another than the usual one is asked for.
-pub fn hub() -> Option<String> {
+pub(crate) fn hub() -> Option<String> {
     value(HUB).map(|hub| hub.to_string_lossy().trim_end_matches('/').to_owned())
 }
 
 /// `$MINFER_CACHE`, else minfer's folder in the platform's cache folder; `None` where there is neither.
-pub fn cache_dir() -> Option<PathBuf> {
+pub(crate) fn cache_dir() -> Option<PathBuf> {
     value(CACHE).map(PathBuf::from).or_else(|| platform_cache().map(|dir| dir.join("minfer")))
 }
 
 /// Whether colours are unwelcome: <https://no-color.org>, or a terminal that has none.
-pub fn no_color() -> bool {
+pub(crate) fn no_color() -> bool {
     is_set("NO_COLOR") || value("TERM").is_some_and(|term| term == "dumb")
 }
 
 /// Whether the locale's characters are UTF-8.
-pub fn utf8_locale() -> bool {
+pub(crate) fn utf8_locale() -> bool {
     if cfg!(windows) {
         return true;
     }

@@ -8,19 +8,19 @@ use minfer_fetch::FetchError;
 use thiserror::Error;
 
 /// Exit code after a failure while running.
-pub const FAILED: u8 = 1;
+pub(crate) const FAILED: u8 = 1;
 /// Exit code after a command line that doesn't parse.
-pub const USAGE: u8 = 2;
+pub(crate) const USAGE: u8 = 2;
 /// Exit code of a refusal by the memory policy.
-pub const REFUSED: u8 = 3;
+pub(crate) const REFUSED: u8 = 3;
 /// Exit code for a model file that is missing, damaged or unsupported.
-pub const MODEL: u8 = 4;
+pub(crate) const MODEL: u8 = 4;
 /// Exit code after Ctrl-C.
-pub const INTERRUPTED: u8 = 130;
+pub(crate) const INTERRUPTED: u8 = 130;
 
 /// What ends the program early.
 #[derive(Debug, Error)]
-pub enum CliError {
+pub(crate) enum CliError {
     /// The engine's own.
     #[error(transparent)]
     Engine(#[from] minfer_engine::Error),
@@ -119,7 +119,7 @@ pub enum CliError {
 
 impl CliError {
     /// The exit code of `minfer`, as its users' scripts know it.
-    pub fn exit_code(&self) -> u8 {
+    pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Self::Engine(error) => match error.kind() {
                 ErrorKind::Failed => FAILED,
@@ -149,18 +149,18 @@ impl CliError {
     }
 
     /// The refusal of a plan, if it is refused.
-    pub fn refusal(plan: &Plan) -> Option<Self> {
+    pub(crate) fn refusal(plan: &Plan) -> Option<Self> {
         let message = plan.refusal.as_ref()?.message.clone();
         Some(Self::Refused { message, alternatives: plan.alternatives.clone() })
     }
 
     /// Whether there is nothing to say: the user knows.
-    pub fn is_quiet(&self) -> bool {
+    pub(crate) fn is_quiet(&self) -> bool {
         matches!(self, Self::ClosedPipe | Self::Interrupted)
     }
 
     /// For `map_err`: a file that can't be written.
-    pub fn write(path: &Path) -> impl FnOnce(io::Error) -> Self {
+    pub(crate) fn write(path: &Path) -> impl FnOnce(io::Error) -> Self {
         let target = PathBuf::from(path).display().to_string();
         |source| Self::Write { target, source }
     }

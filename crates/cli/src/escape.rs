@@ -4,12 +4,12 @@ use std::borrow::Cow;
 use std::fmt::Write;
 
 /// `text` on one line: every control character, line breaks too, as an escape such as `\n` or `\u{1b}`.
-pub fn line(text: &str) -> Cow<'_, str> {
+pub(crate) fn line(text: &str) -> Cow<'_, str> {
     escape(text, &[])
 }
 
 /// `text` with its line breaks and tabs, every other control character as an escape.
-pub fn lines(text: &str) -> Cow<'_, str> {
+pub(crate) fn lines(text: &str) -> Cow<'_, str> {
     escape(text, &['\n', '\t'])
 }
 

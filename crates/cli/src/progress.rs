@@ -14,19 +14,19 @@ const UNKNOWN: &str = "{spinner} {msg} {elapsed}";
 const STEPS: &str = "{msg} [{bar:30}] {pos}/{len} {eta}";
 
 /// One bar, which may show one piece of work after the other.
-pub struct Bar {
+pub(crate) struct Bar {
     quiet: bool,
     bar: ProgressBar,
 }
 
 impl Bar {
     /// With `quiet`, shows nothing at all.
-    pub fn new(quiet: bool) -> Self {
+    pub(crate) fn new(quiet: bool) -> Self {
         Self { quiet, bar: ProgressBar::hidden() }
     }
 
     /// Shows that `done` of `total` steps of `what` are done. The last step clears the bar.
-    pub fn step(&mut self, what: &str, done: u64, total: u64) {
+    pub(crate) fn step(&mut self, what: &str, done: u64, total: u64) {
         if done >= total {
             return self.clear();
         }
@@ -37,7 +37,7 @@ impl Bar {
     }
 
     /// Takes the bar from the terminal.
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.bar.finish_and_clear();
     }
 

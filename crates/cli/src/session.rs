@@ -16,18 +16,18 @@ use crate::progress::Bar;
 use crate::{env, output, render};
 
 /// A loaded engine, and how long that took.
-pub struct Session {
+pub(crate) struct Session {
     /// The engine.
-    pub engine: Engine,
+    pub(crate) engine: Engine,
     /// From the start of planning to the last weight.
-    pub load: Duration,
+    pub(crate) load: Duration,
 }
 
 /// The path of the model, fetched if need be.
 ///
 /// # Errors
 /// If the model can't be had.
-pub fn resolve(args: &ModelArgs) -> Result<PathBuf, CliError> {
+pub(crate) fn resolve(args: &ModelArgs) -> Result<PathBuf, CliError> {
     let reference = match &args.model {
         // What isn't Unicode can only be a path.
         Some(model) => match model.to_str() {
@@ -50,7 +50,7 @@ pub fn resolve(args: &ModelArgs) -> Result<PathBuf, CliError> {
 ///
 /// # Errors
 /// If the model can't be had, or isn't one that minfer runs.
-pub fn open(args: &ModelArgs) -> Result<ModelFile, CliError> {
+pub(crate) fn open(args: &ModelArgs) -> Result<ModelFile, CliError> {
     let path = resolve(args)?;
     match path.to_str() {
         Some(text) if text.contains(' ') && !path.exists() => {
@@ -64,7 +64,7 @@ pub fn open(args: &ModelArgs) -> Result<ModelFile, CliError> {
 ///
 /// # Errors
 /// If a setting of the memory policy can't be read.
-pub fn plan(file: &ModelFile, args: &EngineArgs, options: &Options) -> Result<Plan, CliError> {
+pub(crate) fn plan(file: &ModelFile, args: &EngineArgs, options: &Options) -> Result<Plan, CliError> {
     Ok(minfer_engine::plan(file, options, &host(cpu(args)?))?)
 }
 
@@ -72,7 +72,7 @@ pub fn plan(file: &ModelFile, args: &EngineArgs, options: &Options) -> Result<Pl
 ///
 /// # Errors
 /// If the plan is refused, before a weight is read; if the file or the device fails.
-pub fn load(file: ModelFile, args: &ModelArgs, options: &Options) -> Result<Session, CliError> {
+pub(crate) fn load(file: ModelFile, args: &ModelArgs, options: &Options) -> Result<Session, CliError> {
     let start = Instant::now();
     let cpu = cpu(&args.engine)?;
     if let Some(refusal) = CliError::refusal(&minfer_engine::plan(&file, options, &host(cpu))?) {
@@ -92,7 +92,7 @@ pub fn load(file: ModelFile, args: &ModelArgs, options: &Options) -> Result<Sess
 
 impl Session {
     /// With `-v`, shows the plan beside what is held now.
-    pub fn show_memory(&self, args: &ModelArgs) {
+    pub(crate) fn show_memory(&self, args: &ModelArgs) {
         if args.output.verbose {
             output::note(&render::report_table(self.engine.plan(), &self.engine.memory_report()));
         }
@@ -100,7 +100,7 @@ impl Session {
 }
 
 /// The file of `--memory-report`, opened before the work so that it isn't done in vain.
-pub struct MemoryReport {
+pub(crate) struct MemoryReport {
     file: Option<(PathBuf, File)>,
 }
 
@@ -109,7 +109,7 @@ impl MemoryReport {
     ///
     /// # Errors
     /// If it can't be created.
-    pub fn create(args: &ModelArgs) -> Result<Self, CliError> {
+    pub(crate) fn create(args: &ModelArgs) -> Result<Self, CliError> {
         let create = |path: &PathBuf| -> Result<_, CliError> {
             Ok((path.clone(), File::create(path).map_err(CliError::write(path))?))
         };
@@ -120,7 +120,7 @@ impl MemoryReport {
     ///
     /// # Errors
     /// If it can't be written: a full disk.
-    pub fn write(self, report: &Plan) -> Result<(), CliError> {
+    pub(crate) fn write(self, report: &Plan) -> Result<(), CliError> {
         let Some((path, mut file)) = self.file else { return Ok(()) };
         let text = output::json(report) + "\n";
         file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(CliError::write(&path))
@@ -131,7 +131,7 @@ impl MemoryReport {
 ///
 /// # Errors
 /// If it can't be written.
-pub fn write_file(path: &Path, text: &str) -> Result<(), CliError> {
+pub(crate) fn write_file(path: &Path, text: &str) -> Result<(), CliError> {
     std::fs::write(path, text).map_err(CliError::write(path))
 }
 

