@@ -84,7 +84,7 @@ fn texts() -> impl Strategy<Value = String> {
 #[test]
 fn ids_are_equal_on_any_text() {
     let pairs = pairs();
-    let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig::with_cases(400));
+    let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig::with_cases(200));
     runner
         .run(&texts(), |text| {
             for (i, pair) in pairs.iter().enumerate() {
