@@ -6,9 +6,7 @@ use std::sync::Arc;
 use minfer_tensor::{Bytes, DType};
 
 use crate::allocplan::{Budget, class_size};
-use crate::backend::{
-    Backend, BackendError, BackendId, BufId, BufKind, BufRef, DeviceSpec, WeightBytes, WeightCharge,
-};
+use crate::backend::{Backend, BackendId, BufId, BufKind, BufRef, DeviceSpec, WeightBytes, WeightCharge};
 use crate::error::{Error, Result};
 use crate::ir::{CNode, ComputeGraph, StateDecl, StateId, WeightDecl, WeightId};
 use crate::ledger::{Category, Charges, Ledger, Reservation};
@@ -40,6 +38,8 @@ pub struct GraphAllocator {
     devices: Vec<Device>,
     ledger: Ledger,
     kv: BTreeMap<StateId, BufRef>,
+    /// Whether a plan was committed: from then on nothing is created.
+    committed: bool,
 }
 
 impl std::fmt::Debug for GraphAllocator {
@@ -56,7 +56,7 @@ impl GraphAllocator {
         let ledger = Ledger::new(backends.iter().map(|(b, budget)| (b.spec().name().to_owned(), *budget)));
         let own = |backend| Device { backend, slots: Slots::default(), staging: Vec::new(), scratch: None };
         let devices = backends.into_iter().map(|(backend, _)| own(backend)).collect();
-        Self { devices, ledger, kv: BTreeMap::new() }
+        Self { devices, ledger, kv: BTreeMap::new(), committed: false }
     }
 
     /// All backends, the CPU last.
@@ -234,7 +234,8 @@ impl GraphAllocator {
         Ok(())
     }
 
-    /// Creates everything that a plan asks for, at once: a graph that the plan covers finds all it needs (rule B2).
+    /// Creates everything that a plan asks for, at once: a graph that the plan covers finds all it needs, and nothing is
+    /// created afterwards (rule B2).
     pub fn commit(&mut self, plan: &MemoryPlan) -> Result<()> {
         let scheduler = plan.scheduler();
         for (index, decl) in scheduler.states().iter().enumerate() {
@@ -254,12 +255,14 @@ impl GraphAllocator {
             self.scratch(backend, planned.scratch)?;
             self.charge_host(backend, planned.host)?;
         }
+        self.committed = true;
         Ok(())
     }
 
     /// Places every value of a graph (rules A7 to A9). What the last graph held is released first.
     ///
-    /// Once a plan that covers the graph was committed, this creates no buffer. On an error nothing stays placed.
+    /// Once a plan was committed this creates no buffer: it fails on a graph that the plan doesn't cover. On an error
+    /// nothing stays placed.
     pub fn alloc_graph(&mut self, graph: &ComputeGraph, assignment: &Assignment) -> Result<Mapping> {
         self.release_graph();
         let mapped = Walk::new(self, graph, assignment).run();
@@ -317,10 +320,12 @@ impl GraphAllocator {
         category: Category,
         bytes: Bytes,
     ) -> Result<BufId> {
+        let device = &mut self.devices[backend.index()].backend;
+        if self.committed {
+            return Err(Error::Unplanned { backend: device.spec().name().to_owned(), category, bytes });
+        }
         let reservation = self.ledger.reserve(backend, Charges::of(category, bytes))?;
-        let created: std::result::Result<BufId, BackendError> =
-            self.devices[backend.index()].backend.alloc_buffer(kind, bytes);
-        let id = created?;
+        let id = device.alloc_buffer(kind, bytes)?;
         reservation.commit();
         Ok(id)
     }

@@ -50,11 +50,8 @@ impl Runner {
         let budgets = plan.backends().iter().map(|planned| planned.budget);
         let mut alloc = GraphAllocator::new(backends.into_iter().zip(budgets).collect());
         alloc.commit(&plan)?;
-        let bounce =
-            vec![
-                0;
-                plan.largest_crossing().to_usize().ok_or_else(|| Error::size("the copy between backends"))?
-            ];
+        let bounce_len = plan.largest_crossing().to_usize();
+        let bounce = vec![0; bounce_len.ok_or_else(|| Error::size("the copy between backends"))?];
         Ok(Self {
             alloc,
             plan,
@@ -174,16 +171,11 @@ impl Runner {
         Ok(prepared)
     }
 
-    /// Maps the front again. The same topology gets the same slots (rule A9), so what the backends prepared still holds;
-    /// after a pool grew for an unplanned graph it need not, and is prepared anew.
+    /// Maps the front again. The same topology gets the same slots (rule A9), so what the backends prepared still holds.
     fn remap(&mut self) -> Result<()> {
-        let prepared = self.cache.front_mut().expect("a graph was just found");
+        let prepared = self.cache.front().expect("a graph was just found");
         let mapping = self.alloc.alloc_graph(&prepared.graph, &prepared.assignment)?;
-        if mapping != prepared.mapping {
-            release_segments(&mut self.alloc, prepared);
-            prepared.mapping = mapping;
-            prepare_segments(&mut self.alloc, prepared)?;
-        }
+        debug_assert_eq!(mapping, prepared.mapping, "a rebuild moves no slot");
         Ok(())
     }
 }

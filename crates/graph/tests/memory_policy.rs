@@ -446,6 +446,25 @@ fn plan_of_tables(rows: [usize; 2], mapped: bool) -> Result<MemoryPlan> {
 }
 
 #[test]
+fn b2_a_graph_outside_the_plan_is_refused_and_leaves_no_trace() {
+    let setup = Setup::cpu(2);
+    let (mut runner, probes) = setup.start();
+    let report = runner.memory_report(cpu());
+    let rung = Rung { tokens: 10 * BATCH, outputs: 1 };
+    let counts = BatchCounts { tokens: 1, outputs: 1 };
+    let unplanned = Batch::new(&mut Rng::new(0), rung, counts, 0);
+    let graph = setup.model.graph(rung);
+    let refused = runner.run(&setup.params(rung), || Ok(graph), &unplanned.fill(), counts).unwrap_err();
+    assert!(matches!(refused, Error::Unplanned { .. }), "{refused}");
+    let after = runner.memory_report(cpu());
+    assert_eq!(MemoryReport { peak_live_bytes: report.peak_live_bytes, ..after }, report);
+    let created = Probe::count(&probes[0].created);
+    let rung = Rung { tokens: 1, outputs: 1 };
+    run(&mut runner, &setup, &Batch::new(&mut Rng::new(0), rung, counts, 0));
+    assert_eq!(Probe::count(&probes[0].created), created);
+}
+
+#[test]
 fn b2_a_plan_beyond_64_bits_is_refused() {
     let most = usize::MAX / 64;
     for mapped in [false, true] {
