@@ -25,19 +25,24 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     MODEL.register(&mut session, 1)?;
     println!("weights {}", session.backend.weights_bytes());
     let decode = time(&mut session, &[1], context, 100)?;
-    println!("decode at {context}: {:?} a token, {:.0} tokens/s", decode, 1.0 / decode.as_secs_f64());
+    report(&format!("decode at {context}"), 1, decode);
     let prompt = time(&mut session, &[1; PROMPT], 0, 5)?;
-    println!("prompt of {PROMPT}: {prompt:?}, {:.0} tokens/s", PROMPT as f64 / prompt.as_secs_f64());
+    report(&format!("prompt of {PROMPT}"), PROMPT, prompt);
     Ok(())
 }
 
-/// Median time of a run with `tokens` at positions `first..`.
+fn report(what: &str, tokens: usize, [best, median]: [Duration; 2]) {
+    let speed = |time: Duration| tokens as f64 / time.as_secs_f64();
+    println!("{what}: {:.0} tokens/s (median {:.0}), {best:?}", speed(best), speed(median));
+}
+
+/// Best and median time of a run with `tokens` at positions `first..`.
 fn time(
     session: &mut Session<'_>,
     tokens: &[i32],
     first: usize,
     rounds: usize,
-) -> Result<Duration, Box<dyn std::error::Error>> {
+) -> Result<[Duration; 2], Box<dyn std::error::Error>> {
     let mut runner = Runner::new(session, &MODEL.graph(tokens.len(), 1)?)?;
     let mut step = || -> Result<Duration, BackendError> {
         let start = Instant::now();
@@ -48,5 +53,5 @@ fn time(
     let mut times = (0..rounds).map(|_| step()).collect::<Result<Vec<_>, _>>()?;
     times.sort_unstable();
     runner.release(session);
-    Ok(times[rounds / 2])
+    Ok([times[0], times[rounds / 2]])
 }

@@ -211,6 +211,23 @@ fn text_of(panic: &(dyn Any + Send)) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use minfer_testkit::runner::{Runner, Session};
+    use minfer_testkit::transformer::Transformer;
+
+    #[test]
+    fn a_block_needs_nine_barriers_to_decode_and_eleven_for_a_batch() {
+        for (rung, a_block) in [(1, 9), (32, 11)] {
+            let barriers = [2, 3].map(|n_layers| {
+                let model = Transformer { n_layers, ..Transformer::TINY };
+                let mut backend = CpuBackend::new(CpuSpec::detect(1)).unwrap();
+                let mut session = Session::new(&mut backend);
+                model.register(&mut session, 1).unwrap();
+                Runner::new(&mut session, &model.graph(rung, 1).unwrap()).unwrap();
+                backend.programs[0].as_ref().unwrap().barriers()
+            });
+            assert_eq!(barriers[1] - barriers[0], a_block, "rung {rung}");
+        }
+    }
 
     #[test]
     fn a_panic_of_a_worker_is_an_error_and_the_backend_lives_on() {

@@ -1,4 +1,5 @@
 //! The backend's bookkeeping, and what it refuses.
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
 //! The bits of a result depend neither on the threads nor on the batch nor on the kernel table.
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 use minfer_backend_cpu::{CpuBackend, CpuSpec, Kernels};
 use minfer_graph::{BatchCounts, StateId};
@@ -59,7 +60,7 @@ fn every_case_has_the_same_bits_on_every_table_and_team() {
     };
     let reference = bits(1, Kernels::detect());
     for kernels in Kernels::available() {
-        for threads in [2, 3] {
+        for threads in [1, 3] {
             assert!(bits(threads, kernels) == reference, "{}, {threads} threads", kernels.name());
         }
     }

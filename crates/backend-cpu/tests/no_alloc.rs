@@ -1,4 +1,5 @@
 //! A run allocates nothing, on no thread.
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 #![allow(unsafe_code, reason = "a global allocator that counts")]
 
 use std::alloc::{GlobalAlloc, Layout, System};

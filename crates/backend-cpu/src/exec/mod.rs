@@ -142,6 +142,11 @@ impl Program {
         let steps = vec![Step { wait: false, rows, work: Box::new(Panics) }];
         Self { steps, indices: Vec::new(), buffers: Vec::new(), _weights: Vec::new() }
     }
+
+    /// How often all threads wait for each other.
+    pub(crate) fn barriers(&self) -> usize {
+        self.steps.iter().filter(|step| step.wait).count()
+    }
 }
 
 impl Run<'_> {
