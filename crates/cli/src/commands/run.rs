@@ -14,7 +14,7 @@ use super::{chat, graphs, read_stdin};
 use crate::args::RunArgs;
 use crate::error::CliError;
 use crate::output::{self, Versioned};
-use crate::session::{self, MemoryReport, Session};
+use crate::session::{self, Session};
 use crate::signal::Interruptible;
 
 #[derive(Serialize)]
@@ -39,7 +39,6 @@ struct Seconds {
 /// Answers a prompt; holds a conversation if there is none and someone at a terminal.
 pub(super) fn run(args: &RunArgs) -> Result<(), CliError> {
     let converses = args.prompt.is_none() && !args.model.output.json && io::stdin().is_terminal();
-    let report = MemoryReport::create(&args.model)?;
     let file = session::open(&args.model)?;
     let generation = generation(&file, args)?;
     let templated = is_templated(&file, args, converses)?;
@@ -60,21 +59,21 @@ pub(super) fn run(args: &RunArgs) -> Result<(), CliError> {
         Some(prompt) => answer(&mut session, &prompt, templated, &generation, args),
         None => chat::converse(&mut session.engine, &generation, args),
     };
-    report.write(&session.engine.memory_report())?;
-    session.show_memory(&args.model);
+    session.finish(&args.model)?;
     result
 }
 
 /// Whether the chat template is used.
 fn is_templated(file: &ModelFile, args: &RunArgs, converses: bool) -> Result<bool, CliError> {
-    if args.sampling.no_template {
-        return Ok(false);
+    let templated = !args.sampling.no_template && file.chat_template()?.is_some();
+    let path = || file.path().display().to_string();
+    if converses && !templated {
+        return Err(CliError::NoConversation { path: path() });
     }
-    let has_template = file.chat_template()?.is_some();
-    if args.sampling.system.is_some() && !has_template {
-        return Err(CliError::NoTemplate { path: file.path().display().to_string() });
+    if args.sampling.system.is_some() && !templated {
+        return Err(CliError::NoTemplate { path: path() });
     }
-    Ok(converses || has_template)
+    Ok(templated)
 }
 
 /// Standard input without the line break that `echo` adds, so that it says the same as an argument.

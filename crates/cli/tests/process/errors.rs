@@ -101,9 +101,11 @@ fn a_budget_too_small_is_3_and_the_plan_is_shown_all_the_same() {
     let plan: serde_json::Value = serde_json::from_str(&refused.out).unwrap();
     assert_eq!((plan["fits"].as_bool(), plan["refusal"]["budget"].as_u64()), (Some(false), Some(0)));
 
-    let refused = run(&["run", model(), "a", "--cpu-mem", "0"]);
+    let report = scratch("refused.json");
+    let refused = run(&["run", model(), "a", "--cpu-mem", "0", "--memory-report", report.to_str().unwrap()]);
     refused.assert_error(3, &["cpu", "MiB"]);
     assert_eq!(refused.out, "");
+    assert!(std::fs::read_to_string(report).unwrap().contains("\"fits\":false"));
 }
 
 #[test]
