@@ -1,0 +1,148 @@
+//! Matrix products. Threads share out the rows of the weight; quantized weights meet int8 activations, which products of
+//! one operand share.
+
+use minfer_graph::{BackendError, NodeId};
+use minfer_tensor::DType;
+
+use super::order::{Access, LiveRows, Span, Split};
+use super::places::{Place, refused};
+use super::prepare::{Preparer, Scratch, takes_int8};
+use super::{Floats, Run, Work};
+use crate::kernels::MatMul;
+
+/// Sixteen rows of weights must be shorter than this, so that a kernel reaches them by 32-bit offsets.
+const MAX_ROW_BYTES: usize = (1 << 31) / 16;
+
+/// Int8 activations in the scratch.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Quantized {
+    x: Span,
+    rows: LiveRows,
+    activations: Place,
+    /// Distance between the threads' own copies; 0 if there is one for all.
+    stride: usize,
+}
+
+impl Quantized {
+    /// Whether a step with these accesses leaves something else there, or in the operand.
+    pub(super) fn is_overwritten(&self, accesses: &[Access]) -> bool {
+        let memory = [self.x, self.activations.span()];
+        accesses.iter().any(|access| memory.into_iter().any(|span| access.overwrites(span)))
+    }
+
+    /// Each thread uses its own copy; a shared one is read whole.
+    fn split(&self, shared: Split) -> Split {
+        if self.stride == 0 { shared } else { Split::Thread }
+    }
+}
+
+pub(super) fn prepare(p: &mut Preparer<'_>, id: NodeId) -> Result<(), BackendError> {
+    let node = p.get(id);
+    let [w, x] = [node.inputs[0], node.inputs[1]];
+    let weight = p.get(w);
+    let int8 = takes_int8(&node.op, weight.dtype)?;
+    let weights = p.operand(w)?;
+    let (out, out_span) = p.result(id, &[])?;
+    let row_bytes = weights.len.checked_div(weight.shape.rows).unwrap_or(0);
+    if row_bytes >= MAX_ROW_BYTES {
+        return Err(refused(id, &format!("has weight rows of {row_bytes} bytes, too long for the kernels")));
+    }
+    let rows = p.live_rows(id);
+    let mut step = Product {
+        dtype: weight.dtype,
+        weights: weights.first,
+        k: weight.shape.cols,
+        out,
+        x: std::ptr::null(),
+        x_stride: 0,
+        scratch: std::ptr::null_mut(),
+        scratch_stride: 0,
+    };
+    let mut accesses =
+        vec![Access::read(weights.span(), Split::Any), Access::write(out_span, Split::Cols(rows))];
+    if int8 {
+        let scratch = p.scratch(id)?;
+        let quantized = quantize(p, x, scratch)?;
+        (step.x, step.x_stride) = (quantized.activations.first, quantized.stride);
+        (step.scratch, step.scratch_stride) = (scratch.threads.first, scratch.layout.thread);
+        accesses.push(Access::read(quantized.activations.span(), quantized.split(Split::Any)));
+        accesses.push(Access::write(scratch.threads.span(), Split::Thread));
+    } else {
+        let (x, span) = p.floats(x)?;
+        step.x = x.first.cast();
+        accesses.push(Access::read(span, Split::Any));
+    }
+    p.push(rows, &accesses, step);
+    Ok(())
+}
+
+/// Quantizes `x` into the scratch, unless it is there.
+fn quantize(p: &mut Preparer<'_>, x: NodeId, scratch: Scratch) -> Result<Quantized, BackendError> {
+    let ((floats, span), rows) = (p.floats(x)?, p.live_rows(x));
+    let known = p.quantized.filter(|q| q.x == span && q.rows == rows && q.activations == scratch.shared);
+    if let Some(quantized) = known {
+        return Ok(quantized);
+    }
+    let stride = scratch.layout.shared_stride;
+    let quantized = Quantized { x: span, rows, activations: scratch.shared, stride };
+    let accesses = [
+        Access::read(span, if stride == 0 { Split::Rows(rows) } else { Split::Any }),
+        Access::write(scratch.shared.span(), quantized.split(Split::Rows(rows))),
+    ];
+    p.push(rows, &accesses, Quantize { x: floats, out: scratch.shared.first, stride });
+    p.quantized = Some(quantized);
+    Ok(quantized)
+}
+
+struct Quantize {
+    x: Floats,
+    out: *mut u8,
+    stride: usize,
+}
+
+impl Work for Quantize {
+    unsafe fn run(&self, run: &Run<'_>) {
+        let (range, out) = match self.stride {
+            0 => (run.rows(), self.out),
+            stride => (0..run.live, self.out.wrapping_add(stride * run.team.index())),
+        };
+        // SAFETY: the scratch has room for all rows (once a thread, if there is a stride), threads write disjoint rows
+        // or copies, and a row is whole groups of 32 because the weights' rows are.
+        unsafe { run.kernels.quantize(self.x.first, run.live, self.x.cols, range, out) };
+    }
+}
+
+struct Product {
+    dtype: DType,
+    weights: *const u8,
+    k: usize,
+    out: Floats,
+    x: *const u8,
+    x_stride: usize,
+    scratch: *mut u8,
+    scratch_stride: usize,
+}
+
+impl Work for Product {
+    unsafe fn run(&self, run: &Run<'_>) {
+        let rows = run.cols(self.out.cols);
+        if rows.is_empty() {
+            return;
+        }
+        let thread = run.team.index();
+        let product = MatMul {
+            dtype: self.dtype,
+            weights: self.weights,
+            k: self.k,
+            rows,
+            tokens: run.live,
+            x: self.x.wrapping_add(self.x_stride * thread),
+            out: self.out.first,
+            stride: self.out.cols,
+            scratch: self.scratch.wrapping_add(self.scratch_stride * thread),
+        };
+        // SAFETY: `prepare` resolved weights, activations and result at their full extent and bounded the length of a
+        // row; threads compute disjoint rows with scratch of their own.
+        unsafe { run.kernels.matmul(product) };
+    }
+}

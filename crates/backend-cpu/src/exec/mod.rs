@@ -1,0 +1,188 @@
+//! Graph segments as programs: what [`prepare`] has checked and resolved, and the loop that runs it.
+//!
+//! A program is a list of steps. All threads walk the whole list in one fork-join; in each step a thread does its share
+//! of the live rows, and waits for the others only where [`order`] found that it must. Shares never split a sum, so the
+//! bits of a result depend neither on the number of threads nor on the number of rows.
+//!
+//! Safety rests on `prepare`: every pointer of a step covers its value at the full rung, results overlap no operand but
+//! the one they replace, conflicting steps are separated by barriers, and indices are checked before the first step.
+#![allow(unsafe_code, reason = "steps run kernels on raw pointers that several threads share")]
+
+mod attention;
+mod element;
+mod gather;
+mod matmul;
+mod norm;
+mod order;
+mod places;
+mod prepare;
+mod rope;
+pub(crate) mod scratch;
+mod write;
+
+pub(crate) use places::{Places, bounds, outside};
+pub(crate) use prepare::prepare;
+
+use std::ops::Range;
+
+use minfer_graph::{BackendError, BatchCounts, BufId, NodeId};
+
+use crate::kernels::{Kernels, ROW_UNIT};
+use crate::pool::Team;
+use crate::spec::NAME;
+use crate::weights::Weight;
+use order::LiveRows;
+
+/// What one thread needs to know while it runs a step.
+pub(crate) struct Run<'a> {
+    kernels: &'static Kernels,
+    team: &'a Team<'a>,
+    /// Rows that are computed; at least 1.
+    live: usize,
+}
+
+/// The share of one thread in a step.
+trait Work {
+    /// Does it.
+    ///
+    /// # Safety
+    /// The memory that the step was prepared with must exist; all threads of the team run the step, and nothing else
+    /// uses that memory in a conflicting way meanwhile.
+    unsafe fn run(&self, run: &Run<'_>);
+}
+
+/// One step of a program.
+struct Step {
+    /// Whether all threads must have finished the steps before.
+    wait: bool,
+    rows: LiveRows,
+    work: Box<dyn Work>,
+}
+
+/// A column of ids or positions that steps use as row numbers.
+struct Indices {
+    node: NodeId,
+    first: *const i32,
+    rows: LiveRows,
+    /// Rows that exist.
+    limit: usize,
+}
+
+/// A prepared segment.
+pub(crate) struct Program {
+    steps: Vec<Step>,
+    indices: Vec<Indices>,
+    /// Buffers that the steps point into.
+    buffers: Vec<BufId>,
+    /// Keeps the weights alive that the steps point into.
+    _weights: Vec<Weight>,
+}
+
+// SAFETY: a program is plain data; its pointers are only followed in `run`, whose contract covers threads.
+unsafe impl Send for Program {}
+// SAFETY: as above.
+unsafe impl Sync for Program {}
+
+impl Program {
+    /// Whether a step points into the buffer.
+    pub(crate) fn uses(&self, id: BufId) -> bool {
+        self.buffers.contains(&id)
+    }
+
+    /// Checks every id and position that the run will use as a row number.
+    ///
+    /// # Safety
+    /// The program's buffers must exist and nobody may write them meanwhile.
+    pub(crate) unsafe fn check_indices(&self, counts: BatchCounts) -> Result<(), BackendError> {
+        for column in &self.indices {
+            // SAFETY: `prepare` resolved the column at its full rung.
+            let live = unsafe { std::slice::from_raw_parts(column.first, column.rows.count(counts)) };
+            let beyond = |&i: &i32| usize::try_from(i).is_ok_and(|i| i >= column.limit);
+            if let Some(index) = live.iter().copied().find(|i| beyond(i)) {
+                let what = format!("{}: row {index} of {} was asked for", column.node, column.limit);
+                return Err(BackendError::Device { backend: NAME.to_owned(), what });
+            }
+        }
+        Ok(())
+    }
+
+    /// One thread's share of the whole program.
+    ///
+    /// # Safety
+    /// [`Program::check_indices`] must have succeeded with the same counts, and the program's buffers must not be used
+    /// by anything else until all threads of the team have returned.
+    pub(crate) unsafe fn run(&self, kernels: &'static Kernels, team: &Team<'_>, counts: BatchCounts) {
+        for step in &self.steps {
+            if step.wait {
+                team.barrier();
+            }
+            let live = step.rows.count(counts);
+            if live > 0 {
+                // SAFETY: the caller's promise, and `prepare` put barriers between conflicting steps.
+                unsafe { step.work.run(&Run { kernels, team, live }) };
+            }
+        }
+    }
+}
+
+impl Run<'_> {
+    /// This thread's rows.
+    fn rows(&self) -> Range<usize> {
+        self.team.share(self.live, 1)
+    }
+
+    /// This thread's columns.
+    fn cols(&self, cols: usize) -> Range<usize> {
+        self.team.share(cols, ROW_UNIT)
+    }
+
+    /// This thread's work items, dealt out in turn.
+    fn items(&self, count: usize) -> impl Iterator<Item = usize> + use<> {
+        (self.team.index()..count).step_by(self.team.count())
+    }
+}
+
+/// f32 rows somewhere in a buffer.
+#[derive(Clone, Copy)]
+struct Floats {
+    first: *mut f32,
+    cols: usize,
+}
+
+impl Floats {
+    /// A row.
+    ///
+    /// # Safety
+    /// The row must exist, and nobody may write it during `'a`.
+    unsafe fn row<'a>(self, row: usize) -> &'a [f32] {
+        // SAFETY: the caller's promise.
+        unsafe { self.part(row, 0..self.cols) }
+    }
+
+    /// A row to write.
+    ///
+    /// # Safety
+    /// The row must exist, and nobody else may use it during `'a`.
+    unsafe fn row_mut<'a>(self, row: usize) -> &'a mut [f32] {
+        // SAFETY: the caller's promise.
+        unsafe { self.part_mut(row, 0..self.cols) }
+    }
+
+    /// Some columns of a row.
+    ///
+    /// # Safety
+    /// As for [`Floats::row`].
+    unsafe fn part<'a>(self, row: usize, cols: Range<usize>) -> &'a [f32] {
+        // SAFETY: the caller's promise.
+        unsafe { std::slice::from_raw_parts(self.first.add(row * self.cols + cols.start), cols.len()) }
+    }
+
+    /// Some columns of a row to write.
+    ///
+    /// # Safety
+    /// As for [`Floats::row_mut`].
+    unsafe fn part_mut<'a>(self, row: usize, cols: Range<usize>) -> &'a mut [f32] {
+        // SAFETY: the caller's promise.
+        unsafe { std::slice::from_raw_parts_mut(self.first.add(row * self.cols + cols.start), cols.len()) }
+    }
+}

@@ -1,0 +1,81 @@
+//! What can be said of the CPU without running anything on it.
+
+use minfer_graph::{CNode, ComputeGraph, DeviceSpec, NodeId, Op, WeightCharge, WeightDecl};
+use minfer_tensor::{Bytes, DType};
+
+use crate::exec::scratch;
+use crate::kernels::Kernels;
+
+/// The name in messages and reports.
+pub(crate) const NAME: &str = "cpu";
+
+/// A number of threads and a kernel table: all that a plan for the CPU depends on.
+#[derive(Clone, Copy)]
+pub struct CpuSpec {
+    threads: usize,
+    kernels: &'static Kernels,
+}
+
+impl CpuSpec {
+    /// `threads` (at least 1) that run `kernels`.
+    pub fn new(threads: usize, kernels: &'static Kernels) -> Self {
+        Self { threads: threads.max(1), kernels }
+    }
+
+    /// `threads` that run the best kernels of this processor.
+    pub fn detect(threads: usize) -> Self {
+        Self::new(threads, Kernels::detect())
+    }
+
+    /// Threads that run a graph.
+    pub fn threads(&self) -> usize {
+        self.threads
+    }
+
+    /// The kernel table.
+    pub fn kernels(&self) -> &'static Kernels {
+        self.kernels
+    }
+}
+
+impl DeviceSpec for CpuSpec {
+    fn name(&self) -> &str {
+        NAME
+    }
+
+    /// `cpu, 2 threads, avx512-vnni`.
+    fn device_name(&self) -> String {
+        let plural = if self.threads == 1 { "" } else { "s" };
+        format!("cpu, {} thread{plural}, {}", self.threads, self.kernels.name())
+    }
+
+    fn supports_op(&self, node: &CNode, operands: &[DType]) -> bool {
+        let weights = |index: usize| operands.get(index).is_some_and(|&dtype| dtype != DType::I32);
+        let floats = |index: usize| operands.get(index).is_some_and(|&dtype| is_state_type(dtype));
+        match &node.op {
+            Op::GetRows | Op::MatMul => weights(0),
+            Op::WriteRows => floats(0),
+            Op::Attention(a) => floats(1) && operands[1] == operands[2] && a.head_dim.is_multiple_of(16),
+            _ => true,
+        }
+    }
+
+    fn scratch_bytes(&self, graph: &ComputeGraph, node: NodeId) -> Bytes {
+        scratch::node_bytes(graph, node, self.threads)
+    }
+
+    /// The file's bytes: kernels read the blocks of the file as they are.
+    fn weight_bytes(&self, decl: &WeightDecl, mapped: bool) -> WeightCharge {
+        let bytes = decl.shape.nbytes(decl.dtype).unwrap_or(Bytes::MAX);
+        if mapped {
+            WeightCharge { mapped: bytes, anonymous: Bytes::ZERO }
+        } else {
+            WeightCharge { mapped: Bytes::ZERO, anonymous: bytes }
+        }
+    }
+}
+
+/// Element types that keys and values may be stored in.
+pub(crate) fn is_state_type(dtype: DType) -> bool {
+    matches!(dtype, DType::F32 | DType::F16)
+}
