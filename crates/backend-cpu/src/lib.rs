@@ -1,9 +1,15 @@
-//! The CPU backend: kernels, thread pool, buffers.
+//! The CPU backend: kernels, thread pool, buffers, and the executor that runs graph segments on them.
 
+mod backend;
 mod buffer;
+mod exec;
 pub mod kernels;
 mod pool;
+mod spec;
+mod weights;
 
+pub use backend::CpuBackend;
 pub use buffer::{AlignedBuf, AllocError, ByteCounter};
 pub use kernels::Kernels;
 pub use pool::{PoolError, Team, ThreadPool};
+pub use spec::CpuSpec;

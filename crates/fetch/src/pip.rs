@@ -20,7 +20,7 @@ pub(crate) fn download(
         .args(["--quiet", "--retries=1", "--no-input", "--disable-pip-version-check", "--dest"])
         .arg(dir)
         .arg(&requirement)
-        .env("TMPDIR", dir)
+        .env("TMPDIR", std::path::absolute(dir).unwrap_or_else(|_| dir.into()))
         .stdin(Stdio::null())
         .output()
         .map_err(|error| failed(&format!("{} doesn't start: {error}", python.display())))?;

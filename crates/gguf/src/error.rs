@@ -125,14 +125,14 @@ pub enum Kind {
     },
     /// A count that the file has no room for.
     #[error(
-        "the {what} count is {found}, but the file has room for {possible} at most: it is cut or damaged"
+        "the {what} count is {found}, expected {possible} at most in a file of this length: it is cut or damaged"
     )]
     Count {
         /// What is counted.
         what: &'static str,
         /// The count.
         found: u64,
-        /// How many fit the bytes that exist.
+        /// How many fit the bytes that exist, or are read at most.
         possible: u64,
     },
     /// A key or a name of no characters, of too many, or not UTF-8.

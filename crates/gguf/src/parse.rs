@@ -13,6 +13,11 @@ use crate::value::ValueType;
 const MIN_PAIR: u64 = 8 + 1 + 4 + 1;
 /// Bytes of the shortest tensor info: the length and one character of a name, one dimension, type, offset.
 const MIN_INFO: u64 = 8 + 1 + 4 + 8 + 4 + 8;
+/// The most pairs and tensors that are read: a hundred times what models have. Without it, a large file of tiny
+/// pairs would take many times its length in memory.
+const MAX_PAIRS: u64 = 1 << 16;
+/// As `MAX_PAIRS`.
+const MAX_TENSORS: u64 = 1 << 18;
 /// Bytes of the longest key and name; the specification allows 65,535 for keys.
 const MAX_NAME: u64 = 65_535;
 /// Arrays within arrays that are read.
@@ -31,9 +36,9 @@ pub(crate) fn header(reader: &mut Reader<'_>) -> Result<Header, Kind> {
     let within = |error: ReadError| error.within(|| "the header".to_owned());
     let n_tensors = reader.u64().map_err(within)?;
     let n_pairs = reader.u64().map_err(within)?;
-    check_count(reader, "metadata key", n_pairs, MIN_PAIR)?;
+    check_count("metadata key", n_pairs, MAX_PAIRS.min(reader.left() / MIN_PAIR))?;
     let entries = (0..n_pairs).map(|i| pair(reader, i, n_pairs)).collect::<Result<_, _>>()?;
-    check_count(reader, "tensor", n_tensors, MIN_INFO)?;
+    check_count("tensor", n_tensors, MAX_TENSORS.min(reader.left() / MIN_INFO))?;
     let infos = (0..n_tensors).map(|i| info(reader, i, n_tensors)).collect::<Result<_, _>>()?;
     Ok(Header { entries, infos })
 }
@@ -54,8 +59,7 @@ fn magic_and_version(reader: &mut Reader<'_>) -> Result<(), Kind> {
     }
 }
 
-fn check_count(reader: &Reader<'_>, what: &'static str, found: u64, min_len: u64) -> Result<(), Kind> {
-    let possible = reader.left() / min_len;
+fn check_count(what: &'static str, found: u64, possible: u64) -> Result<(), Kind> {
     if found > possible { Err(Kind::Count { what, found, possible }) } else { Ok(()) }
 }
 

@@ -109,6 +109,16 @@ fn every_number_of_a_header_can_be_huge() {
 }
 
 #[test]
+fn a_file_of_too_many_pairs_is_refused_by_their_count() {
+    let writer = (0..70_000).fold(Writer::new(), |writer, i| writer.kv(i.to_string(), true));
+    let error = Index::from_bytes(writer.to_bytes()).unwrap_err();
+    assert!(
+        error.to_string().starts_with("the metadata key count is 70000, expected 65536 at most"),
+        "{error}"
+    );
+}
+
+#[test]
 fn a_file_cut_anywhere_is_refused() {
     let good = small_file();
     // The last tensor's padding may be missing.
