@@ -1,7 +1,7 @@
 //! Everything that must pass before a change is good.
 
 use crate::shell::{command, run, run_command, succeeds};
-use crate::{conformance, models, root, setup, tidy};
+use crate::{conformance, root, setup, tidy};
 use anyhow::Result;
 
 /// Runs all checks, the quick ones first, and ends with the test runner's summary.
@@ -15,8 +15,7 @@ pub(crate) fn run_all() -> Result<()> {
     run("cargo", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])?;
     let mut doc = command("cargo", &["doc", "--workspace", "--no-deps", "--quiet"]);
     run_command(doc.env("RUSTDOCFLAGS", "-D warnings"))?;
-    models::fetch()?;
-    conformance::check()?;
+    conformance::run()?;
     run("cargo", &["test", "--workspace", "--doc", "--quiet"])?;
     match succeeds("cargo", &["nextest", "--version"]) {
         true => run("cargo", &["nextest", "run", "--workspace", "--status-level=fail"]),

@@ -3,7 +3,7 @@
 //! `$MINFER_SHARED`, else `../shared`, holds `golden/` (logits of real and tiny models, tokenizer suites,
 //! `compare.py`) and `malformed/` (a corpus of odd files, `try_corpus.py`).
 
-use crate::models::{MODELS, Model, binary};
+use crate::models::{self, MODELS, Model, binary};
 use crate::shell::{output, run_command};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -25,8 +25,14 @@ const CORPUS_RUNS: &[(&[&str], &[&str])] = &[
     (&["--mem-gib", "1"], &["a", "-n", "8", "--temp", "0", "--no-template"]),
 ];
 
+/// Builds the binary, fetches the models, and runs every check.
+pub(crate) fn run() -> Result<()> {
+    models::fetch()?;
+    check()
+}
+
 /// Runs every check, or says that there is nothing to run it on.
-pub(crate) fn check() -> Result<()> {
+fn check() -> Result<()> {
     let shared =
         std::env::var_os("MINFER_SHARED").map_or_else(|| crate::root().join("../shared"), PathBuf::from);
     let golden = shared.join("golden");

@@ -1,4 +1,4 @@
-//! Project tasks: `cargo xtask setup | ci | tidy | fetch-models`.
+//! Project tasks: `cargo xtask setup | ci | tidy | fetch-models | conformance`.
 // A task's output is what it is for.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
@@ -17,7 +17,8 @@ const USAGE: &str = "usage: cargo xtask TASK
   setup         install what a fresh machine lacks; does nothing where nothing is missing
   ci            everything that must pass: format, lints, tidy, build, conformance, tests
   tidy          check what a reader relies on, and print the longest functions and files
-  fetch-models  bring the two real test models into the cache";
+  fetch-models  bring the two real test models into the cache
+  conformance   compare the release binary with the golden data beside the checkout, if there is any";
 
 fn main() -> ExitCode {
     match run(std::env::args().nth(1).as_deref()) {
@@ -35,6 +36,7 @@ fn run(task: Option<&str>) -> Result<()> {
         Some("ci") => ci::run_all(),
         Some("tidy") => tidy::run(root()),
         Some("fetch-models") => models::fetch(),
+        Some("conformance") => conformance::run(),
         _ => bail!("expected a task\n{USAGE}"),
     }
 }

@@ -207,3 +207,19 @@ fn text_of(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_of_a_worker_is_an_error_and_the_backend_lives_on() {
+        let mut backend = CpuBackend::new(CpuSpec::detect(3)).unwrap();
+        let segment = SegmentId::new(insert(&mut backend.programs, Program::panicking()));
+        let counts = BatchCounts { tokens: 1, outputs: 1 };
+        for _ in 0..3 {
+            let error = backend.execute(segment, counts).unwrap_err();
+            assert_eq!(error.to_string(), "cpu: a kernel panicked: boom");
+        }
+    }
+}

@@ -114,13 +114,11 @@ impl WeightCharge {
         self.mapped.saturating_add(self.anonymous)
     }
 
-    /// The charge of two weights; saturates.
-    #[must_use]
-    pub fn plus(self, other: Self) -> Self {
-        Self {
-            mapped: self.mapped.saturating_add(other.mapped),
-            anonymous: self.anonymous.saturating_add(other.anonymous),
-        }
+    /// The charge of two weights, `None` on overflow.
+    pub fn checked_add(self, other: Self) -> Option<Self> {
+        let mapped = self.mapped.checked_add(other.mapped)?;
+        let anonymous = self.anonymous.checked_add(other.anonymous)?;
+        Some(Self { mapped, anonymous })
     }
 }
 

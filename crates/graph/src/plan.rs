@@ -112,15 +112,15 @@ impl MemoryPlan {
         }
         let host = request.host.checked_add(largest_crossing);
         alloc.charge_host(alloc.cpu(), host.ok_or_else(|| Error::size("what the host holds"))?)?;
-        let planned = |id: BackendId| {
-            let charge = weight_homes
-                .iter()
-                .filter(|(_, home)| *home == id)
+        let mut backends = Vec::with_capacity(request.backends.len());
+        for (id, (_, budget)) in alloc.ids().zip(request.backends) {
+            let homes = weight_homes.iter().filter(|(_, home)| *home == id);
+            let charge = homes
                 .map(|(w, _)| alloc.weight_charge(id, &weights[w.index()], request.mapped[w.index()]))
-                .fold(WeightCharge::default(), WeightCharge::plus);
-            BackendPlan::of(&alloc, id, request.backends[id.index()].1, charge)
-        };
-        let backends = alloc.ids().map(planned).collect();
+                .try_fold(WeightCharge::default(), WeightCharge::checked_add)
+                .ok_or_else(|| Error::size("the weights"))?;
+            backends.push(BackendPlan::of(&alloc, id, *budget, charge));
+        }
         Ok(Self { scheduler, weight_homes, backends, largest_crossing })
     }
 

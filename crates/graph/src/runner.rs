@@ -50,7 +50,11 @@ impl Runner {
         let budgets = plan.backends().iter().map(|planned| planned.budget);
         let mut alloc = GraphAllocator::new(backends.into_iter().zip(budgets).collect());
         alloc.commit(&plan)?;
-        let bounce = vec![0; plan.largest_crossing().to_usize().ok_or_else(|| Error::size("the copy between backends"))?];
+        let bounce =
+            vec![
+                0;
+                plan.largest_crossing().to_usize().ok_or_else(|| Error::size("the copy between backends"))?
+            ];
         Ok(Self {
             alloc,
             plan,

@@ -117,7 +117,7 @@ impl Source {
             let argument = self.text[at + CALL.len()..].trim_start().strip_prefix('"');
             argument
                 .and_then(|text| text.split('"').next())
-                .is_some_and(|why| why.split_whitespace().count() > 2)
+                .is_some_and(|why| why.split_whitespace().count() > 1)
         };
         let bare = self.code.match_indices(CALL).filter(move |&(at, _)| !says_why(at));
         bare.map(|(at, _)| line_of(&self.code, at)).filter(|&line| !self.in_tests(line))
@@ -195,7 +195,7 @@ mod tests {
     fn expect_says_why_it_holds() {
         assert_eq!(problems(LIB, "fn f() { x.expect(\"x\"); y.expect(why); }").len(), 2);
         assert!(
-            problems(LIB, "x.expect(\"it was just put there\"); y.expect(\n    \"one two three\",\n);")
+            problems(LIB, "x.expect(\"it was just put there\"); y.expect(\n    \"checked above\",\n);")
                 .is_empty()
         );
     }

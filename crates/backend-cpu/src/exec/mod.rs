@@ -125,6 +125,25 @@ impl Program {
     }
 }
 
+#[cfg(test)]
+impl Program {
+    /// A program that panics on one thread while the others wait for it.
+    pub(crate) fn panicking() -> Self {
+        struct Panics;
+        impl Work for Panics {
+            unsafe fn run(&self, run: &Run<'_>) {
+                if run.team.index() == 1 {
+                    std::panic::resume_unwind(Box::new("boom"));
+                }
+                run.team.barrier();
+            }
+        }
+        let rows = LiveRows { rows: minfer_graph::Rows::Fixed, shape: minfer_graph::Shape::new(1, 1) };
+        let steps = vec![Step { wait: false, rows, work: Box::new(Panics) }];
+        Self { steps, indices: Vec::new(), buffers: Vec::new(), _weights: Vec::new() }
+    }
+}
+
 impl Run<'_> {
     /// This thread's rows.
     fn rows(&self) -> Range<usize> {

@@ -130,14 +130,11 @@ impl<W: Float> Op for Attend<'_, W> {
             // SAFETY: `Attention` promises all reads and writes; the scratch has room for two partial
             // results a query and for `Partial`.
             unsafe {
-                let mut chunks = usize::MAX..0;
+                let mut chunks = 0..0;
                 for i in 0..group.count {
                     clear(total.add(i * len), len);
                     let seen = group.visible(i);
-                    if !seen.is_empty() {
-                        chunks =
-                            chunks.start.min(seen.start / CHUNK)..chunks.end.max(seen.end.div_ceil(CHUNK));
-                    }
+                    chunks = hull(chunks, seen.start / CHUNK..seen.end.div_ceil(CHUNK));
                 }
                 for chunk in chunks {
                     let op = Partial {
@@ -225,6 +222,15 @@ impl Op for MergeChunks<'_> {
     }
 }
 
+/// The smallest range that covers both.
+fn hull(a: Range<usize>, b: Range<usize>) -> Range<usize> {
+    match (a.start < a.end, b.start < b.end) {
+        (true, true) => a.start.min(b.start)..a.end.max(b.end),
+        (true, false) => a,
+        (false, _) => b,
+    }
+}
+
 /// Makes a partial result of no keys.
 ///
 /// # Safety
@@ -297,15 +303,13 @@ impl<W: Float> Op for Partial<'_, W> {
         // `scratch_len` says.
         unsafe {
             let mut seen = [const { 0..0 }; QUERIES];
-            let mut all = usize::MAX..0;
+            let mut all = 0..0;
             for (i, seen) in seen.iter_mut().enumerate().take(g.count) {
                 clear(self.out.add(i * len), len);
                 let chunk = self.chunk * CHUNK..(self.chunk + 1) * CHUNK;
                 let visible = g.visible(i);
                 *seen = visible.start.max(chunk.start)..visible.end.min(chunk.end);
-                if seen.start < seen.end {
-                    all = all.start.min(seen.start)..all.end.max(seen.end);
-                }
+                all = hull(all, seen.clone());
             }
             let mut from = all.start;
             while from < all.end {

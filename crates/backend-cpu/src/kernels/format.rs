@@ -5,14 +5,16 @@
 
 use super::simd::{Rows, Simd};
 
-/// Weights are unsigned integers minus this constant.
+/// A quantized format.
 pub(crate) trait Format: Copy {
     /// Bytes of a block.
     const BYTES: usize;
     /// Groups of 32 weights in a block.
     const GROUPS: usize;
-    /// What the unpacked integers are.
-    const KIND: Kind;
+    /// What the unpacked integers stand for.
+    type Formula: Formula;
+    /// The integer that stands for zero.
+    const ZERO: i32 = 0;
     /// Scales of one block of sixteen rows.
     type Head<S: Simd>: Copy;
 
@@ -22,7 +24,7 @@ pub(crate) trait Format: Copy {
     /// `block` at each of `rows` must be a readable block.
     unsafe fn head<S: Simd>(s: S, block: *const u8, rows: &Rows) -> Self::Head<S>;
 
-    /// The factors of a group, as [`Kind`] lists them.
+    /// The factors of a group, as [`Form`] lists them.
     fn factors<S: Simd>(s: S, head: &Self::Head<S>, group: usize) -> [S::F; 3];
 
     /// The integers of a group of two rows, in order.
@@ -34,16 +36,37 @@ pub(crate) trait Format: Copy {
 
 /// What a weight is, from the unpacked integer `q` and the factors `f` of its group.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum Form {
     /// `f[0] * (q - zero)`.
-    Zero(i32),
+    Zero,
     /// `f[0] * q` with a signed `q`.
     Signed,
     /// `f[0] * q + f[1]`.
     Min,
     /// `f[0] * f[1] * (q - zero)` in the first half of the group, `f[2]` in the second; both are integers.
-    Halves(i32),
+    Halves,
 }
+
+/// A [`Form`] as a type: kernels on expanded weights are compiled for forms rather than formats.
+pub(crate) trait Formula: Copy {
+    /// The form.
+    const FORM: Form;
+}
+
+macro_rules! formula {
+    ($name:ident) => {
+        #[doc = concat!("[`Form::", stringify!($name), "`].")]
+        #[derive(Clone, Copy)]
+        pub(crate) struct $name;
+        impl Formula for $name {
+            const FORM: Form = Form::$name;
+        }
+    };
+}
+formula!(Zero);
+formula!(Signed);
+formula!(Min);
+formula!(Halves);
 
 /// `[d, ...]` in the first bytes of a block.
 #[inline(always)]
@@ -59,7 +82,7 @@ fn scale_and_min<S: Simd>(s: S, head: S::I) -> [S::F; 3] {
 
 /// The formats with 32 weights a block; `$head` reads the factors and `$unpack` the integers.
 macro_rules! simple_format {
-    ($(#[$doc:meta])* $name:ident, $bytes:literal, $kind:expr, $factors:ident, |$s:ident, $a:ident, $b:ident| $unpack:expr) => {
+    ($(#[$doc:meta])* $name:ident, $bytes:literal, $formula:ident, $zero:literal, $factors:ident, |$s:ident, $a:ident, $b:ident| $unpack:expr) => {
         $(#[$doc])*
         #[derive(Clone, Copy)]
         pub(crate) struct $name;
@@ -67,7 +90,8 @@ macro_rules! simple_format {
         impl Format for $name {
             const BYTES: usize = $bytes;
             const GROUPS: usize = 1;
-            const KIND: Kind = $kind;
+            type Formula = $formula;
+            const ZERO: i32 = $zero;
             type Head<S: Simd> = S::I;
 
             #[inline(always)]
@@ -90,25 +114,25 @@ macro_rules! simple_format {
 
 simple_format!(
     /// `d: f16, 16 x two nibbles`: `d * (q - 8)`.
-    Q4_0, 18, Kind::Zero(8), scale_only, |s, a, b| s.load_nibbles(a.add(2), b.add(2))
+    Q4_0, 18, Zero, 8, scale_only, |s, a, b| s.load_nibbles(a.add(2), b.add(2))
 );
 simple_format!(
     /// `d, m: f16, 16 x two nibbles`: `d * q + m`.
-    Q4_1, 20, Kind::Min, scale_and_min, |s, a, b| s.load_nibbles(a.add(4), b.add(4))
+    Q4_1, 20, Min, 0, scale_and_min, |s, a, b| s.load_nibbles(a.add(4), b.add(4))
 );
 simple_format!(
     /// `d: f16, 32 high bits, 16 x two nibbles`: `d * (q - 16)`.
-    Q5_0, 22, Kind::Zero(16), scale_only,
+    Q5_0, 22, Zero, 16, scale_only,
     |s, a, b| s.or(s.load_nibbles(a.add(6), b.add(6)), s.load_bits(a.add(2), b.add(2), 16))
 );
 simple_format!(
     /// `d, m: f16, 32 high bits, 16 x two nibbles`: `d * q + m`.
-    Q5_1, 24, Kind::Min, scale_and_min,
+    Q5_1, 24, Min, 0, scale_and_min,
     |s, a, b| s.or(s.load_nibbles(a.add(8), b.add(8)), s.load_bits(a.add(4), b.add(4), 16))
 );
 simple_format!(
     /// `d: f16, 32 x i8`: `d * q`.
-    Q8_0, 34, Kind::Signed, scale_only, |s, a, b| s.signed(s.load_pair(a.add(2), b.add(2)))
+    Q8_0, 34, Signed, 0, scale_only, |s, a, b| s.signed(s.load_pair(a.add(2), b.add(2)))
 );
 
 /// In each byte: the low nibble of `low`, below the top two bits of `high`.
@@ -163,7 +187,7 @@ pub(crate) struct Q4K;
 impl Format for Q4K {
     const BYTES: usize = 144;
     const GROUPS: usize = 8;
-    const KIND: Kind = Kind::Min;
+    type Formula = Min;
     type Head<S: Simd> = KHead<S>;
 
     #[inline(always)]
@@ -191,7 +215,7 @@ pub(crate) struct Q5K;
 impl Format for Q5K {
     const BYTES: usize = 176;
     const GROUPS: usize = 8;
-    const KIND: Kind = Kind::Min;
+    type Formula = Min;
     type Head<S: Simd> = KHead<S>;
 
     #[inline(always)]
@@ -220,7 +244,8 @@ pub(crate) struct Q6K;
 impl Format for Q6K {
     const BYTES: usize = 210;
     const GROUPS: usize = 8;
-    const KIND: Kind = Kind::Halves(32);
+    type Formula = Halves;
+    const ZERO: i32 = 32;
     /// `d`, and four lanes of four scales.
     type Head<S: Simd> = (S::F, [S::I; 4]);
 

@@ -41,8 +41,8 @@ fn power_of_two(n: i32) -> f32 {
 pub(crate) fn tanh(x: f32) -> f32 {
     let (a, square) = (x.abs(), x * x);
     // Taylor's series: the next term is below 2^-25 of the result.
-    let mut p = -8.863_235_5e-3f32;
-    for c in [2.186_948_9e-2, -5.396_825_4e-2, 0.133_333_33, -0.333_333_33] {
+    let mut p = -8.863_235e-3f32;
+    for c in [2.186_949e-2, -5.396_825_4e-2, 0.133_333_33, -0.333_333_33] {
         p = p.mul_add(square, c);
     }
     let small = (p * square).mul_add(x, x);
@@ -60,7 +60,7 @@ pub(crate) fn silu(x: f32) -> f32 {
 /// equal form `x / (1 + exp(-2 u))`.
 #[inline(always)]
 pub(crate) fn gelu_tanh(x: f32) -> f32 {
-    const MINUS_TWO_SQRT_2_OVER_PI: f32 = -1.595_769_1;
+    const MINUS_TWO_SQRT_2_OVER_PI: f32 = -1.595_769;
     let u = MINUS_TWO_SQRT_2_OVER_PI * (x * x * 0.044_715).mul_add(x, x);
     x / (1.0 + exp(u))
 }

@@ -8,7 +8,7 @@
 //! time are first expanded to bytes ([`Expand`]), then multiplied with all tokens ([`Panel`]).
 #![allow(unsafe_code, reason = "pointer kernels; `MatMul` states the contract")]
 
-use super::format::{Format, Kind};
+use super::format::{Form, Format, Formula};
 use super::quantize::{GROUP, QuantLayout, QuantTile, TILE};
 use super::simd::{LANES, Op, PAIRS, Rows, Simd};
 use std::marker::PhantomData;
@@ -83,7 +83,7 @@ impl<F: Format> Op for QuantMatMul<F> {
                     count,
                     from: 0,
                 };
-                if wide { job.panel::<S, F>(s, panel) } else { job.straight::<S, F>(s, &w) }
+                if wide { job.panel::<S, F::Formula>(s, panel) } else { job.straight::<S, F>(s, &w) }
             }
         }
     }
@@ -138,13 +138,13 @@ impl<F: Format> Op for Correct<F> {
                 // SAFETY: `at` lies within the tile; the scratch has two u32 per group and token.
                 unsafe {
                     let [first, second] = *tile.sums.add(at);
-                    match F::KIND {
-                        Kind::Zero(zero) => *out.add(at) = (-zero * (first + second)) as u32,
-                        Kind::Signed => *out.add(at) = (-S::SIGNED_ZERO * (first + second)) as u32,
-                        Kind::Min => *out.add(at) = (*tile.d.add(at) * (first + second) as f32).to_bits(),
-                        Kind::Halves(zero) => {
-                            *out.add(2 * at) = (-zero * first) as u32;
-                            *out.add(2 * at + 1) = (-zero * second) as u32;
+                    match F::Formula::FORM {
+                        Form::Zero => *out.add(at) = (-F::ZERO * (first + second)) as u32,
+                        Form::Signed => *out.add(at) = (-S::SIGNED_ZERO * (first + second)) as u32,
+                        Form::Min => *out.add(at) = (*tile.d.add(at) * (first + second) as f32).to_bits(),
+                        Form::Halves => {
+                            *out.add(2 * at) = (-F::ZERO * first) as u32;
+                            *out.add(2 * at + 1) = (-F::ZERO * second) as u32;
                         }
                     }
                 }
@@ -169,15 +169,15 @@ struct Job {
 impl Job {
     /// Multiplies the whole tile, a few tokens at a time.
     #[inline(always)]
-    fn panel<S: Simd, F: Format>(mut self, s: S, panel: *const PanelGroup) {
+    fn panel<S: Simd, F: Formula>(mut self, s: S, panel: *const PanelGroup) {
         while self.from < self.tile.width {
             let (job, left) = (self, S::PANEL_TOKENS.min(self.tile.width - self.from));
             self.from += match left {
-                12.. => s.run(Panel::<F, 12> { job, panel, format: PhantomData }),
-                8.. => s.run(Panel::<F, 8> { job, panel, format: PhantomData }),
-                4.. => s.run(Panel::<F, 4> { job, panel, format: PhantomData }),
-                2.. => s.run(Panel::<F, 2> { job, panel, format: PhantomData }),
-                _ => s.run(Panel::<F, 1> { job, panel, format: PhantomData }),
+                12.. => s.run(Panel::<F, 12> { job, panel, formula: PhantomData }),
+                8.. => s.run(Panel::<F, 8> { job, panel, formula: PhantomData }),
+                4.. => s.run(Panel::<F, 4> { job, panel, formula: PhantomData }),
+                2.. => s.run(Panel::<F, 2> { job, panel, formula: PhantomData }),
+                _ => s.run(Panel::<F, 1> { job, panel, formula: PhantomData }),
             };
         }
     }
@@ -197,14 +197,14 @@ impl Job {
     /// # Safety
     /// `at` must be a group and token of the tile.
     #[inline(always)]
-    unsafe fn start<S: Simd, F: Format>(&self, s: S, at: usize, half: usize) -> S::I {
+    unsafe fn start<S: Simd, F: Formula>(&self, s: S, at: usize, half: usize) -> S::I {
         // SAFETY: the caller's promise.
         unsafe {
-            match F::KIND {
-                Kind::Zero(_) => s.int(*self.corrections.add(at) as i32),
-                Kind::Signed if S::SIGNED_ZERO != 0 => s.int(*self.corrections.add(at) as i32),
-                Kind::Halves(_) => s.int(*self.corrections.add(2 * at + half) as i32),
-                Kind::Signed | Kind::Min => s.int(0),
+            match F::FORM {
+                Form::Zero => s.int(*self.corrections.add(at) as i32),
+                Form::Signed if S::SIGNED_ZERO != 0 => s.int(*self.corrections.add(at) as i32),
+                Form::Halves => s.int(*self.corrections.add(2 * at + half) as i32),
+                Form::Signed | Form::Min => s.int(0),
             }
         }
     }
@@ -214,7 +214,7 @@ impl Job {
     /// # Safety
     /// `at` must be a group and token of the tile.
     #[inline(always)]
-    unsafe fn add_group<S: Simd, F: Format>(
+    unsafe fn add_group<S: Simd, F: Formula>(
         &self,
         s: S,
         acc: S::F,
@@ -225,7 +225,7 @@ impl Job {
         // SAFETY: the caller's promise.
         unsafe {
             let acc = s.fma(s.mul(sum, factors[0]), s.splat(*self.tile.d.add(at)), acc);
-            if F::KIND != Kind::Min {
+            if F::FORM != Form::Min {
                 return acc;
             }
             s.fma(factors[1], s.splat(f32::from_bits(*self.corrections.add(at))), acc)
@@ -277,8 +277,8 @@ impl<F: Format, const T: usize> Op for Straight<F, T> {
                     let factors = F::factors(s, &head, group);
                     for (t, acc) in acc.iter_mut().enumerate() {
                         let at = (block * F::GROUPS + group) * job.tile.width + t;
-                        let sum = group_sum::<S, F>(s, job, &q, &factors, at);
-                        *acc = job.add_group::<S, F>(s, *acc, sum, &factors, at);
+                        let sum = group_sum::<S, F::Formula>(s, job, &q, &factors, at);
+                        *acc = job.add_group::<S, F::Formula>(s, *acc, sum, &factors, at);
                     }
                 }
             }
@@ -295,7 +295,7 @@ impl<F: Format, const T: usize> Op for Straight<F, T> {
 /// # Safety
 /// `at` must be a group and token of the tile.
 #[inline(always)]
-unsafe fn group_sum<S: Simd, F: Format>(
+unsafe fn group_sum<S: Simd, F: Formula>(
     s: S,
     job: &Job,
     q: &[S::Bytes; 8],
@@ -309,12 +309,12 @@ unsafe fn group_sum<S: Simd, F: Format>(
     };
     macro_rules! dots {
         ($($i:literal)*) => {
-            [$(if F::KIND == Kind::Signed { s.dot_signed(s.int(0), q[$i], a) } else { s.dot(s.int(0), q[$i], a) }),*]
+            [$(if F::FORM == Form::Signed { s.dot_signed(s.int(0), q[$i], a) } else { s.dot(s.int(0), q[$i], a) }),*]
         };
     }
     let [x, y] = s.sum_halves(dots!(0 1 2 3 4 5 6 7));
-    match F::KIND {
-        Kind::Halves(_) => {
+    match F::FORM {
+        Form::Halves => {
             let x = s.int_to_f32(s.int_add(x, first));
             let y = s.int_to_f32(s.int_add(y, second));
             s.fma(y, factors[2], s.mul(x, factors[1]))
@@ -358,10 +358,10 @@ impl<F: Format> Op for Expand<F> {
 struct Panel<F, const T: usize> {
     job: Job,
     panel: *const PanelGroup,
-    format: PhantomData<F>,
+    formula: PhantomData<F>,
 }
 
-impl<F: Format, const T: usize> Op for Panel<F, T> {
+impl<F: Formula, const T: usize> Op for Panel<F, T> {
     type Output = usize;
     #[inline(always)]
     fn run<S: Simd>(self, s: S) -> usize {
@@ -378,7 +378,7 @@ impl<F: Format, const T: usize> Op for Panel<F, T> {
                     s.load((&raw const (*panel).factors[2]).cast()),
                 ];
                 let mut sum = [s.splat(0.0); T];
-                if let Kind::Halves(_) = F::KIND {
+                if F::FORM == Form::Halves {
                     let x = panel_sums::<S, F, T>(s, job, panel, at, 0, 4);
                     let y = panel_sums::<S, F, T>(s, job, panel, at, 4, 8);
                     for t in 0..T {
@@ -409,7 +409,7 @@ impl<F: Format, const T: usize> Op for Panel<F, T> {
 /// # Safety
 /// `at..at + T` must be tokens of a group of the tile.
 #[inline(always)]
-unsafe fn panel_sums<S: Simd, F: Format, const T: usize>(
+unsafe fn panel_sums<S: Simd, F: Formula, const T: usize>(
     s: S,
     job: &Job,
     panel: *const PanelGroup,
@@ -428,7 +428,7 @@ unsafe fn panel_sums<S: Simd, F: Format, const T: usize>(
             let w = s.load_bytes((&raw const (*panel).q[j]).cast());
             for (t, sum) in sums.iter_mut().enumerate() {
                 let a = s.splat4(a.add(t * GROUP + j * 4));
-                *sum = if F::KIND == Kind::Signed { s.dot_signed(*sum, w, a) } else { s.dot(*sum, w, a) };
+                *sum = if F::FORM == Form::Signed { s.dot_signed(*sum, w, a) } else { s.dot(*sum, w, a) };
             }
         }
     }

@@ -114,7 +114,7 @@ fn everything(table: &Kernels, a: &[f32], b: &[f32]) -> Vec<f32> {
         |t, a, _| t.scale(a, 0.3),
         |t, a, _| t.softcap(a, 30.0),
         |t, a, _| t.softmax(a),
-        |t, a, b| t.rms_norm(a, b, b.len(), Some(&b.to_vec()), 1e-6),
+        |t, a, b| t.rms_norm(a, b, b.len(), Some(b), 1e-6),
         |t, a, b| t.rms_norm(a, b, b.len(), None, 1e-6),
         |t, a, b| {
             let mut half = vec![0; a.len()];

@@ -1,0 +1,66 @@
+//! The bits of a result depend neither on the threads nor on the batch nor on the kernel table.
+
+use minfer_backend_cpu::{CpuBackend, CpuSpec, Kernels};
+use minfer_graph::{BatchCounts, StateId};
+use minfer_testkit::cases::{all_cases, run_raw};
+use minfer_testkit::rng::Rng;
+use minfer_testkit::runner::{Runner, Session};
+use minfer_testkit::transformer::Transformer;
+
+const MODEL: Transformer = Transformer::TINY;
+/// More than a chunk of keys, and no multiple of anything.
+const TOKENS: usize = 290;
+
+/// The bits of the last token's logits, and the states.
+type Outcome = (Vec<u32>, Vec<Vec<u8>>);
+
+fn backend(threads: usize, kernels: &'static Kernels) -> CpuBackend {
+    CpuBackend::new(CpuSpec::new(threads, kernels)).unwrap()
+}
+
+/// Feeds all tokens in batches of `batch` to a graph of `rung`.
+fn generate(threads: usize, kernels: &'static Kernels, rung: usize, batch: usize) -> Outcome {
+    let mut backend = backend(threads, kernels);
+    let mut session = Session::new(&mut backend);
+    MODEL.register(&mut session, 7).unwrap();
+    let mut runner = Runner::new(&mut session, &MODEL.graph(rung, 1).unwrap()).unwrap();
+    let mut rng = Rng::new(3);
+    let tokens: Vec<i32> = (0..TOKENS).map(|_| rng.below(MODEL.n_vocab) as i32).collect();
+    for (i, part) in tokens.chunks(batch).enumerate() {
+        MODEL.step(&mut session, &mut runner, part, i * batch, 1).unwrap();
+    }
+    let logits = runner.output(&session, 0, BatchCounts { tokens: 1, outputs: 1 }).unwrap();
+    let states = (0..2 * MODEL.n_layers).map(|i| session.state_bytes(StateId::new(i)).unwrap());
+    (logits.into_iter().map(f32::to_bits).collect(), states.collect())
+}
+
+#[test]
+fn threads_batches_and_tables_change_no_bit() {
+    let reference = generate(1, Kernels::detect(), 1, 1);
+    assert!(reference.0.iter().all(|&bits| f32::from_bits(bits).is_finite()));
+    for kernels in Kernels::available() {
+        for threads in [1, 2, 3] {
+            for (rung, batch) in [(1, 1), (8, 5), (128, 40), (128, 128)] {
+                let what = format!("{}, {threads} threads, {batch} of {rung}", kernels.name());
+                assert!(generate(threads, kernels, rung, batch) == reference, "{what}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_case_has_the_same_bits_on_every_table_and_team() {
+    let bits = |threads, kernels| -> Vec<Outcome> {
+        let mut backend = backend(threads, kernels);
+        let spec = CpuSpec::new(threads, kernels);
+        let cases = all_cases().into_iter().filter(|case| case.supported_by(&spec));
+        let runs = cases.map(|case| run_raw(&mut backend, &case).unwrap());
+        runs.map(|(output, states)| (output.into_iter().map(f32::to_bits).collect(), states)).collect()
+    };
+    let reference = bits(1, Kernels::detect());
+    for kernels in Kernels::available() {
+        for threads in [2, 3] {
+            assert!(bits(threads, kernels) == reference, "{}, {threads} threads", kernels.name());
+        }
+    }
+}
