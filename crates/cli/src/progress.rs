@@ -1,39 +1,70 @@
-//! A progress bar for transfers, on a terminal only.
+//! Progress on standard error: bars on a terminal only, notes unless they are unwelcome.
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use minfer_fetch::Progress;
 use std::io::{self, IsTerminal};
 use std::time::Duration;
 
-/// Shows transfers on standard error: as a bar on a terminal, else only the notes.
-pub struct Bar {
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use minfer_fetch::Progress;
+
+use crate::escape;
+use crate::output;
+
+const TRANSFER: &str = "{msg} [{bar:30}] {bytes}/{total_bytes} {bytes_per_sec} {eta}";
+const UNKNOWN: &str = "{spinner} {msg} {elapsed}";
+const STEPS: &str = "{msg} [{bar:30}] {pos}/{len} {eta}";
+
+/// One bar, which may show one piece of work after the other.
+pub(crate) struct Bar {
     quiet: bool,
     bar: ProgressBar,
 }
 
 impl Bar {
     /// With `quiet`, shows nothing at all.
-    pub fn new(quiet: bool) -> Bar {
-        Bar { quiet, bar: ProgressBar::hidden() }
+    pub(crate) fn new(quiet: bool) -> Self {
+        Self { quiet, bar: ProgressBar::hidden() }
+    }
+
+    /// Shows that `done` of `total` steps of `what` are done. The last step clears the bar.
+    pub(crate) fn step(&mut self, what: &str, done: u64, total: u64) {
+        if done >= total {
+            return self.clear();
+        }
+        if self.bar.length() != Some(total) || self.bar.is_finished() {
+            self.show(what, STEPS, ProgressBar::new(total));
+        }
+        self.bar.set_position(done);
+    }
+
+    /// Takes the bar from the terminal.
+    pub(crate) fn clear(&mut self) {
+        self.bar.finish_and_clear();
+    }
+
+    fn show(&mut self, what: &str, template: &str, bar: ProgressBar) {
+        if self.quiet || !io::stderr().is_terminal() {
+            return;
+        }
+        // The templates are constants; with a wrong one the default style is good enough.
+        let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+        bar.set_draw_target(ProgressDrawTarget::stderr());
+        self.bar = bar.with_style(style).with_message(escape::line(what).into_owned());
+        self.bar.enable_steady_tick(Duration::from_millis(200));
+    }
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        self.clear();
     }
 }
 
 impl Progress for Bar {
     fn begin(&mut self, what: &str, total: Option<u64>) {
-        if self.quiet || !io::stderr().is_terminal() {
-            return;
+        match total {
+            Some(total) => self.show(what, TRANSFER, ProgressBar::new(total)),
+            None => self.show(what, UNKNOWN, ProgressBar::new_spinner()),
         }
-        let (bar, template) = match total {
-            Some(total) => {
-                (ProgressBar::new(total), "{msg} [{bar:30}] {bytes}/{total_bytes} {bytes_per_sec} {eta}")
-            }
-            None => (ProgressBar::new_spinner(), "{spinner} {msg} {elapsed}"),
-        };
-        // The templates are constants; with a wrong one the default style is good enough.
-        let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
-        bar.set_draw_target(ProgressDrawTarget::stderr());
-        self.bar = bar.with_style(style).with_message(what.to_owned());
-        self.bar.enable_steady_tick(Duration::from_millis(200));
     }
 
     fn advance(&mut self, done: u64) {
@@ -41,12 +72,12 @@ impl Progress for Bar {
     }
 
     fn end(&mut self) {
-        self.bar.finish_and_clear();
+        self.clear();
     }
 
     fn note(&mut self, text: &str) {
         if !self.quiet {
-            self.bar.suspend(|| eprintln!("{text}"));
+            self.bar.suspend(|| output::note(text));
         }
     }
 }

@@ -210,16 +210,18 @@ fn blocks(model: &Model, states: &[StateDecl]) -> Vec<BlockMemory> {
     (0..model.config().n_layers()).map(of_block).collect()
 }
 
-fn answer(memory: &DeviceMemory) -> MemoryAnswer {
-    let outcome = |name: &str| MemoryAnswer { outcome: name.to_owned(), ..MemoryAnswer::default() };
-    match memory {
-        DeviceMemory::Reported { free, total } => {
-            MemoryAnswer { free: Some(free.get()), total: Some(total.get()), ..outcome("reported") }
+impl From<&DeviceMemory> for MemoryAnswer {
+    fn from(memory: &DeviceMemory) -> Self {
+        let outcome = |name: &str| Self { outcome: name.to_owned(), ..Self::default() };
+        match memory {
+            DeviceMemory::Reported { free, total } => {
+                Self { free: Some(free.get()), total: Some(total.get()), ..outcome("reported") }
+            }
+            DeviceMemory::QueryFailed { name } => {
+                Self { error: Some(name.clone()), ..outcome("query_failed") }
+            }
+            DeviceMemory::NoDevice => outcome("no_device"),
         }
-        DeviceMemory::QueryFailed { name } => {
-            MemoryAnswer { error: Some(name.clone()), ..outcome("query_failed") }
-        }
-        DeviceMemory::NoDevice => outcome("no_device"),
     }
 }
 
@@ -231,7 +233,7 @@ fn planned_memory(plan: &BackendPlan, spec: &Arc<dyn DeviceSpec>, memory: &Devic
     BackendMemory {
         name: plan.name.clone(),
         device: spec.device_name(),
-        memory: answer(memory),
+        memory: memory.into(),
         budget_bytes: plan.budget.limit().map(Bytes::get),
         weights_bytes: charges.weights().get(),
         kv_bytes: category(minfer_graph::Category::Kv),

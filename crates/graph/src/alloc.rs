@@ -1,30 +1,24 @@
 //! The allocator: owns the backends and every byte they hold.
 
+mod exact;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use minfer_tensor::{Bytes, DType};
 
+use exact::Exact;
+
 use crate::allocplan::{Budget, class_size};
-use crate::backend::{
-    Backend, BackendError, BackendId, BufId, BufKind, BufRef, DeviceSpec, WeightBytes, WeightCharge,
-};
+use crate::backend::{Backend, BackendId, BufId, BufKind, BufRef, DeviceSpec, WeightBytes, WeightCharge};
 use crate::error::{Error, Result};
-use crate::ir::{CNode, ComputeGraph, StateDecl, StateId, WeightDecl, WeightId};
-use crate::ledger::{Category, Charges, Ledger, Reservation};
+use crate::ir::{CNode, ComputeGraph, StateId, WeightDecl, WeightId};
+use crate::ledger::{Category, Charges, Ledger};
 use crate::mapping::{Mapping, Walk};
 use crate::offload::OffloadPlan;
-use crate::plan::MemoryPlan;
 use crate::report::MemoryReport;
 use crate::scheduler::Assignment;
 use crate::slots::Slots;
-
-/// A buffer of exactly the bytes that it was asked for.
-#[derive(Clone, Copy, Debug)]
-struct Exact {
-    id: BufId,
-    bytes: Bytes,
-}
 
 /// A backend and what its account has bought.
 struct Device {
@@ -40,6 +34,8 @@ pub struct GraphAllocator {
     devices: Vec<Device>,
     ledger: Ledger,
     kv: BTreeMap<StateId, BufRef>,
+    /// Whether a plan was committed: from then on nothing is created.
+    committed: bool,
 }
 
 impl std::fmt::Debug for GraphAllocator {
@@ -56,7 +52,7 @@ impl GraphAllocator {
         let ledger = Ledger::new(backends.iter().map(|(b, budget)| (b.spec().name().to_owned(), *budget)));
         let own = |backend| Device { backend, slots: Slots::default(), staging: Vec::new(), scratch: None };
         let devices = backends.into_iter().map(|(backend, _)| own(backend)).collect();
-        Self { devices, ledger, kv: BTreeMap::new() }
+        Self { devices, ledger, kv: BTreeMap::new(), committed: false }
     }
 
     /// All backends, the CPU last.
@@ -84,7 +80,7 @@ impl GraphAllocator {
         self.backend(id).spec()
     }
 
-    /// The device that a plan offers to nodes of `layer`, if there is one.
+    /// The device that a plan offers to nodes of `layer`, if there is one: the first backend, unless that is the CPU.
     pub fn device_for(&self, offload: &OffloadPlan, layer: Option<u32>) -> Option<BackendId> {
         (self.devices.len() > 1 && offload.allows_layer(layer)).then(|| BackendId::new(0))
     }
@@ -183,83 +179,10 @@ impl GraphAllocator {
         self.spec(backend).weight_bytes(decl, mapped)
     }
 
-    /// Creates a persistent region, whole and exact (rule B2). Without effect if it exists.
-    pub fn create_state(&mut self, backend: BackendId, id: StateId, decl: &StateDecl) -> Result<()> {
-        if self.kv.contains_key(&id) {
-            return Ok(());
-        }
-        let len = decl.nbytes().ok_or_else(|| Error::size(decl.name.as_str()))?;
-        let buffer = self.create(backend, BufKind::Kv, Category::Kv, len)?;
-        self.kv.insert(id, BufRef { backend, id: buffer, offset: Bytes::ZERO, len });
-        Ok(())
-    }
-
-    /// Where a state lies, once it was created.
-    pub fn state(&self, id: StateId) -> Option<BufRef> {
-        self.kv.get(&id).copied()
-    }
-
-    /// The staging buffer of the `nth` crossing into a backend: at least `bytes` long, the place exactly (rule A11).
-    pub(crate) fn staging(&mut self, backend: BackendId, nth: usize, bytes: Bytes) -> Result<BufRef> {
-        let old = self.devices[backend.index()].staging.get(nth).copied();
-        let buffer = self.grow(backend, BufKind::Pool, Category::Staging, old, bytes)?;
-        let staging = &mut self.devices[backend.index()].staging;
-        debug_assert!(nth <= staging.len(), "crossings are numbered from 0");
-        match staging.get_mut(nth) {
-            Some(slot) => *slot = buffer,
-            None => staging.push(buffer),
-        }
-        Ok(BufRef { backend, id: buffer.id, offset: Bytes::ZERO, len: bytes })
-    }
-
-    /// The working memory of a backend, at least `bytes` long; `None` for no bytes.
-    pub(crate) fn scratch(&mut self, backend: BackendId, bytes: Bytes) -> Result<Option<BufRef>> {
-        if bytes == Bytes::ZERO {
-            return Ok(None);
-        }
-        let old = self.devices[backend.index()].scratch;
-        let buffer = self.grow(backend, BufKind::Scratch, Category::Scratch, old, bytes)?;
-        self.devices[backend.index()].scratch = Some(buffer);
-        Ok(Some(BufRef { backend, id: buffer.id, offset: Bytes::ZERO, len: bytes }))
-    }
-
-    /// Sizes of the staging buffers, by order of crossing.
-    pub(crate) fn staging_sizes(&self, backend: BackendId) -> Vec<Bytes> {
-        self.devices[backend.index()].staging.iter().map(|exact| exact.bytes).collect()
-    }
-
-    /// Charges memory that the session itself holds for a backend.
-    pub(crate) fn charge_host(&mut self, backend: BackendId, bytes: Bytes) -> Result<()> {
-        self.ledger.reserve(backend, Charges::of(Category::Host, bytes)).map(Reservation::commit)?;
-        Ok(())
-    }
-
-    /// Creates everything that a plan asks for, at once: a graph that the plan covers finds all it needs (rule B2).
-    pub fn commit(&mut self, plan: &MemoryPlan) -> Result<()> {
-        let scheduler = plan.scheduler();
-        for (index, decl) in scheduler.states().iter().enumerate() {
-            let id = StateId::new(index);
-            self.create_state(scheduler.state_home(id), id, decl)?;
-        }
-        for (backend, planned) in self.ids().zip(plan.backends()) {
-            for &(class, n) in &planned.classes {
-                let held = self.devices[backend.index()].slots.reserved().get(&class).copied().unwrap_or(0);
-                for _ in held..n {
-                    self.reserve_class(backend, class)?;
-                }
-            }
-            for (nth, &bytes) in planned.staging.iter().enumerate() {
-                self.staging(backend, nth, bytes)?;
-            }
-            self.scratch(backend, planned.scratch)?;
-            self.charge_host(backend, planned.host)?;
-        }
-        Ok(())
-    }
-
     /// Places every value of a graph (rules A7 to A9). What the last graph held is released first.
     ///
-    /// Once a plan that covers the graph was committed, this creates no buffer. On an error nothing stays placed.
+    /// Once a plan was committed this creates no buffer: it fails on a graph that the plan doesn't cover. On an error
+    /// nothing stays placed.
     pub fn alloc_graph(&mut self, graph: &ComputeGraph, assignment: &Assignment) -> Result<Mapping> {
         self.release_graph();
         let mapped = Walk::new(self, graph, assignment).run();
@@ -289,26 +212,6 @@ impl GraphAllocator {
         &mut self.devices[backend.index()].slots
     }
 
-    /// A buffer of at least `bytes`: the old one, or a new one in its place.
-    fn grow(
-        &mut self,
-        backend: BackendId,
-        kind: BufKind,
-        category: Category,
-        old: Option<Exact>,
-        bytes: Bytes,
-    ) -> Result<Exact> {
-        if let Some(exact) = old.filter(|exact| exact.bytes >= bytes) {
-            return Ok(exact);
-        }
-        let id = self.create(backend, kind, category, bytes)?;
-        if let Some(exact) = old {
-            self.devices[backend.index()].backend.free_buffer(exact.id);
-            self.ledger.release(backend, Charges::of(category, exact.bytes));
-        }
-        Ok(Exact { id, bytes })
-    }
-
     /// The only place where a buffer is created: the ledger first, then the device.
     fn create(
         &mut self,
@@ -317,10 +220,12 @@ impl GraphAllocator {
         category: Category,
         bytes: Bytes,
     ) -> Result<BufId> {
+        let device = &mut self.devices[backend.index()].backend;
+        if self.committed {
+            return Err(Error::Unplanned { backend: device.spec().name().to_owned(), category, bytes });
+        }
         let reservation = self.ledger.reserve(backend, Charges::of(category, bytes))?;
-        let created: std::result::Result<BufId, BackendError> =
-            self.devices[backend.index()].backend.alloc_buffer(kind, bytes);
-        let id = created?;
+        let id = device.alloc_buffer(kind, bytes)?;
         reservation.commit();
         Ok(id)
     }

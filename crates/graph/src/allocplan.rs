@@ -87,7 +87,21 @@ pub fn class_size(bytes: Bytes) -> Option<Bytes> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #[test]
+        fn a4_a_class_holds_its_request_and_is_its_own_class(bytes in 0..u64::MAX - CLASS_STEP, more: u16) {
+            let class = class_size(Bytes::new(bytes)).unwrap();
+            prop_assert!(class.get() >= bytes);
+            prop_assert_eq!(class_size(class), Some(class));
+            prop_assert!(class.get() - bytes < CLASS_STEP.min(bytes.max(MIN_CLASS)));
+            let larger = class_size(Bytes::new(bytes.saturating_add(more.into())));
+            prop_assert!(larger.is_none_or(|larger| larger >= class));
+        }
+    }
 
     fn reported(free: u64) -> DeviceMemory {
         DeviceMemory::Reported { free: Bytes::new(free), total: Bytes::new(free) }

@@ -110,11 +110,6 @@ impl<T> GraphCache<T> {
         self.entries.first().map(|(params, _)| params)
     }
 
-    /// The most recently used value, to change.
-    pub fn front_mut(&mut self) -> Option<&mut T> {
-        self.entries.first_mut().map(|(_, value)| value)
-    }
-
     /// Builds and reuses so far.
     pub fn stats(&self) -> CacheStats {
         self.stats

@@ -5,7 +5,7 @@ use thiserror::Error;
 
 use crate::backend::{BackendError, BufRef};
 use crate::ir::{GraphError, StateId, WeightId};
-use crate::ledger::BudgetExceeded;
+use crate::ledger::{BudgetExceeded, Category};
 
 /// The result of planning, allocating and running.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -19,6 +19,16 @@ pub enum Error {
     /// The budget doesn't hold it.
     #[error(transparent)]
     Budget(#[from] BudgetExceeded),
+    /// A buffer that a graph needs and the committed plan doesn't have (rule B2): a fault of the program.
+    #[error("{backend}: the committed plan has no further {category:?} buffer of {bytes}")]
+    Unplanned {
+        /// Backend name.
+        backend: String,
+        /// What the buffer was for.
+        category: Category,
+        /// Its size.
+        bytes: Bytes,
+    },
     /// The device failed.
     #[error(transparent)]
     Backend(#[from] BackendError),

@@ -36,7 +36,8 @@ pub struct Runner {
     front_is_mapped: bool,
     /// A value on its way between two backends.
     bounce: Vec<u8>,
-    counts: BatchCounts,
+    /// What the last run held, once it has ended well.
+    done: Option<BatchCounts>,
 }
 
 impl Runner {
@@ -50,11 +51,8 @@ impl Runner {
         let budgets = plan.backends().iter().map(|planned| planned.budget);
         let mut alloc = GraphAllocator::new(backends.into_iter().zip(budgets).collect());
         alloc.commit(&plan)?;
-        let bounce =
-            vec![
-                0;
-                plan.largest_crossing().to_usize().ok_or_else(|| Error::size("the copy between backends"))?
-            ];
+        let bounce_len = plan.largest_crossing().to_usize();
+        let bounce = vec![0; bounce_len.ok_or_else(|| Error::size("the copy between backends"))?];
         Ok(Self {
             alloc,
             plan,
@@ -62,7 +60,7 @@ impl Runner {
             cache: GraphCache::default(),
             front_is_mapped: false,
             bounce,
-            counts: BatchCounts { tokens: 0, outputs: 0 },
+            done: None,
         })
     }
 
@@ -90,23 +88,25 @@ impl Runner {
         fill: &[(&str, &[u8])],
         counts: BatchCounts,
     ) -> Result<()> {
+        self.done = None;
         check_counts(params.rung, counts)?;
         self.map(params, build)?;
-        self.counts = counts;
         let prepared = self.cache.front().expect("a graph was just mapped");
         fill_inputs(&mut self.alloc, prepared, fill)?;
-        execute(&mut self.alloc, prepared, counts, &mut self.bounce)
+        execute(&mut self.alloc, prepared, counts, &mut self.bounce)?;
+        self.done = Some(counts);
+        Ok(())
     }
 
-    /// Reads the start of an output of the last run, up to its live rows.
+    /// Reads the start of an output of the last run, up to its live rows. A run that failed has no outputs.
     pub fn read_output(&self, index: usize, out: &mut [u8]) -> Result<()> {
-        let prepared = self.cache.front().filter(|_| self.front_is_mapped);
-        let count = prepared.map_or(0, |p| p.graph.outputs().len());
-        let Some(prepared) = prepared.filter(|_| index < count) else {
+        let done = self.done.zip(self.cache.front());
+        let count = done.map_or(0, |(_, prepared)| prepared.graph.outputs().len());
+        let Some((counts, prepared)) = done.filter(|_| index < count) else {
             return Err(Error::Output { index, count });
         };
         let node = prepared.graph.node(prepared.graph.outputs()[index]);
-        let window = window_of(node, prepared.mapping.outputs()[index], self.counts);
+        let window = window_of(node, prepared.mapping.outputs()[index], counts);
         if out.len() as u64 > window.len.get() {
             return Err(Error::Length {
                 what: format!("output {index}"),
@@ -174,16 +174,11 @@ impl Runner {
         Ok(prepared)
     }
 
-    /// Maps the front again. The same topology gets the same slots (rule A9), so what the backends prepared still holds;
-    /// after a pool grew for an unplanned graph it need not, and is prepared anew.
+    /// Maps the front again. The same topology gets the same slots (rule A9), so what the backends prepared still holds.
     fn remap(&mut self) -> Result<()> {
-        let prepared = self.cache.front_mut().expect("a graph was just found");
+        let prepared = self.cache.front().expect("a graph was just found");
         let mapping = self.alloc.alloc_graph(&prepared.graph, &prepared.assignment)?;
-        if mapping != prepared.mapping {
-            release_segments(&mut self.alloc, prepared);
-            prepared.mapping = mapping;
-            prepare_segments(&mut self.alloc, prepared)?;
-        }
+        debug_assert_eq!(mapping, prepared.mapping, "a rebuild moves no slot");
         Ok(())
     }
 }

@@ -4,6 +4,7 @@
 mod common;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use common::*;
 use minfer_graph::*;
@@ -406,7 +407,7 @@ fn b1_a_driver_that_refuses_leaves_no_charge() {
     let backend = FakeBackend::new(FakeSpec::cpu());
     let probe = backend.probe();
     let mut alloc = GraphAllocator::new(vec![(Box::new(backend), Budget::Unbounded)]);
-    probe.grants.store(1, std::sync::atomic::Ordering::Relaxed);
+    probe.grants.store(1, Ordering::Relaxed);
     alloc.alloc_in_pool(cpu(), Bytes::new(1)).unwrap();
     let refused = alloc.alloc_in_pool(cpu(), Bytes::new(1)).unwrap_err();
     assert!(matches!(refused, Error::Backend(BackendError::OutOfMemory { .. })), "{refused}");
@@ -446,6 +447,25 @@ fn plan_of_tables(rows: [usize; 2], mapped: bool) -> Result<MemoryPlan> {
 }
 
 #[test]
+fn b2_a_graph_outside_the_plan_is_refused_and_leaves_no_trace() {
+    let setup = Setup::cpu(2);
+    let (mut runner, probes) = setup.start();
+    let report = runner.memory_report(cpu());
+    let rung = Rung { tokens: 10 * BATCH, outputs: 1 };
+    let counts = BatchCounts { tokens: 1, outputs: 1 };
+    let unplanned = Batch::new(&mut Rng::new(0), rung, counts, 0);
+    let graph = setup.model.graph(rung);
+    let refused = runner.run(&setup.params(rung), || Ok(graph), &unplanned.fill(), counts).unwrap_err();
+    assert!(matches!(refused, Error::Unplanned { .. }), "{refused}");
+    let after = runner.memory_report(cpu());
+    assert_eq!(MemoryReport { peak_live_bytes: report.peak_live_bytes, ..after }, report);
+    let created = Probe::count(&probes[0].created);
+    let rung = Rung { tokens: 1, outputs: 1 };
+    run(&mut runner, &setup, &Batch::new(&mut Rng::new(0), rung, counts, 0));
+    assert_eq!(Probe::count(&probes[0].created), created);
+}
+
+#[test]
 fn b2_a_plan_beyond_64_bits_is_refused() {
     let most = usize::MAX / 64;
     for mapped in [false, true] {
@@ -455,6 +475,20 @@ fn b2_a_plan_beyond_64_bits_is_refused() {
         assert_eq!(plan_of_tables([most, 0], mapped).unwrap().admit().unwrap_err().budget, Bytes::MAX);
         plan_of_tables([most - 100, 0], mapped).unwrap().admit().unwrap();
     }
+}
+
+#[test]
+fn b6_a_device_that_is_lost_ends_the_run_and_leaves_nothing_to_read() {
+    let setup = Setup::split(4, 1);
+    let (mut runner, probes) = setup.start();
+    let rung = Rung { tokens: 1, outputs: 1 };
+    let counts = BatchCounts { tokens: 1, outputs: 1 };
+    let batch = Batch::new(&mut Rng::new(0), rung, counts, 0);
+    run(&mut runner, &setup, &batch);
+    probes[0].runs.store(0, Ordering::Relaxed);
+    let lost = runner.run(&setup.params(rung), || unreachable!(), &batch.fill(), counts).unwrap_err();
+    assert_eq!(lost.to_string(), "fake: the device is lost");
+    assert_eq!(runner.read_output(0, &mut [0; 4]), Err(Error::Output { index: 0, count: 0 }));
 }
 
 #[test]

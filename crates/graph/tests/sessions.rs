@@ -1,4 +1,5 @@
 //! Whole sessions on random models: what they compute and what they hold.
+#![allow(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
 mod common;
 
@@ -17,6 +18,27 @@ fn setups() -> impl Strategy<Value = Setup> {
     })
 }
 
+/// From the node that makes a value to the last that reads it, on one backend, by another way than the allocator's: every
+/// node is asked for everything that it reads.
+fn lifetime(graph: &ComputeGraph, assignment: &Assignment, value: NodeId, on: BackendId) -> (usize, usize) {
+    let is_input = matches!(graph.node(value).op, Op::Input(_));
+    let birth = if is_input { 0 } else { value.index() };
+    let home = !is_input && assignment.backend_of(value) == on;
+    let reads = |id: NodeId| graph.node(id).inputs.iter().any(|&x| graph.storage_of(x) == value);
+    let spans = assignment.spans();
+    let readers = spans.iter().filter(|span| span.backend == on).flat_map(|span| &span.nodes);
+    let mut death = readers.filter(|&&id| reads(id)).map(|id| id.index()).max().unwrap_or(birth);
+    if graph.outputs().iter().any(|&output| graph.storage_of(output) == value) {
+        death = usize::MAX;
+    }
+    let elsewhere = spans.iter().any(|span| span.backend != on && span.nodes.iter().any(|&id| reads(id)));
+    if home && elsewhere {
+        let span = spans.iter().find(|span| span.nodes.contains(&value)).unwrap();
+        death = death.max(span.nodes.last().unwrap().index());
+    }
+    (birth, death)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
@@ -33,6 +55,34 @@ proptest! {
             let expected = reference.run(&setup.model.graph(batch.rung), &batch.fill(), batch.counts);
             prop_assert_eq!(run(&mut runner, &setup, &batch), expected);
             past += batch.counts.tokens;
+        }
+    }
+
+    /// Two values in one buffer are never needed at once, unless the younger is computed in place of the older.
+    #[test]
+    fn a8_no_two_live_values_share_a_buffer(setup in setups()) {
+        let (backends, _) = setup.backends();
+        let mut alloc = GraphAllocator::new(backends.into_iter().map(|b| (b, Budget::Unbounded)).collect());
+        alloc.commit(&setup.plan()).unwrap();
+        for graph in setup.graphs() {
+            let assignment = setup.plan().scheduler().assign_backends(&alloc, &graph).unwrap();
+            let mapping = alloc.alloc_graph(&graph, &assignment).unwrap();
+            for on in alloc.ids() {
+                let is_value = |&id: &NodeId| {
+                    graph.storage_of(id) == id && !matches!(graph.node(id).op, Op::Weight(_) | Op::State(_))
+                };
+                let placed: Vec<_> = graph.ids().filter(is_value).filter_map(|id| {
+                    let Some(Binding::Buffer(place)) = mapping.bindings(on)[id.index()] else { return None };
+                    Some((id, place.id, lifetime(&graph, &assignment, id, on)))
+                }).collect();
+                for (n, &(older, slot, (_, death))) in placed.iter().enumerate() {
+                    for &(younger, _, (birth, _)) in placed[n + 1..].iter().filter(|other| other.1 == slot) {
+                        let first = graph.node(younger).inputs.first().map(|&x| graph.storage_of(x));
+                        let in_place = birth == death && first == Some(older);
+                        prop_assert!(birth > death || in_place, "{} and {} in {} on {}", older, younger, slot, on);
+                    }
+                }
+            }
         }
     }
 

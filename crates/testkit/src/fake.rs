@@ -82,6 +82,8 @@ pub struct Probe {
     pub prepared: AtomicUsize,
     /// Buffers that are still granted before the driver refuses one; starts without a limit.
     pub grants: AtomicUsize,
+    /// Segments that still run before the device is lost; starts without a limit.
+    pub runs: AtomicUsize,
 }
 
 impl Probe {
@@ -106,7 +108,8 @@ pub struct FakeBackend {
 impl FakeBackend {
     /// A backend that has no memory of its own to report.
     pub fn new(spec: FakeSpec) -> Self {
-        let probe = Probe { grants: AtomicUsize::new(usize::MAX), ..Probe::default() };
+        let endless = || AtomicUsize::new(usize::MAX);
+        let probe = Probe { grants: endless(), runs: endless(), ..Probe::default() };
         Self {
             spec: Arc::new(spec),
             memory: vec![DeviceMemory::NoDevice],
@@ -246,6 +249,10 @@ impl Backend for FakeBackend {
     }
 
     fn execute(&mut self, id: SegmentId, counts: BatchCounts) -> Result<(), BackendError> {
+        if self.probe.runs.load(Ordering::Relaxed) == 0 {
+            return Err(self.device_error("the device is lost"));
+        }
+        self.probe.runs.fetch_sub(1, Ordering::Relaxed);
         let Self { buffers, segments, .. } = self;
         let ran = match &segments[id.index()] {
             Some(steps) => steps.iter().try_for_each(|step| step.run(buffers, counts)),

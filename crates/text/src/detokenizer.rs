@@ -33,7 +33,12 @@ impl Detokenizer {
         const PIECE: usize = 512;
         let stops: Vec<String> = stops.into_iter().collect();
         let longest = stops.iter().map(String::len).max().unwrap_or(0);
-        Self { stops, bytes: Vec::with_capacity(PIECE), held: String::with_capacity(PIECE + longest), state: StreamState::Open }
+        Self {
+            stops,
+            bytes: Vec::with_capacity(PIECE),
+            held: String::with_capacity(PIECE + longest),
+            state: StreamState::Open,
+        }
     }
 
     /// Takes the bytes of the next token and appends to `out` the text that is certain now.
@@ -110,7 +115,8 @@ impl Detokenizer {
 
     /// The heap that the detokenizer holds.
     pub fn heap_bytes(&self) -> Bytes {
-        let stops = self.stops.capacity() * size_of::<String>() + self.stops.iter().map(String::capacity).sum::<usize>();
+        let stops = self.stops.capacity() * size_of::<String>()
+            + self.stops.iter().map(String::capacity).sum::<usize>();
         Bytes::from(self.bytes.capacity() + self.held.capacity() + stops)
     }
 }

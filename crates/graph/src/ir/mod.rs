@@ -9,6 +9,8 @@ mod graph;
 mod node;
 mod op;
 mod print;
+#[cfg(test)]
+mod tests;
 mod verify;
 
 pub use builder::GraphBuilder;

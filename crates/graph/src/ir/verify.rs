@@ -67,7 +67,8 @@ fn verify_view(graph: &ComputeGraph, node: &CNode) -> Result<(), String> {
     check(source.dtype == node.dtype, || format!("a {} view of {}", node.dtype, source.dtype))?;
     let fits = match node.op {
         Op::SliceRows { first_row } => {
-            source.shape.cols == node.shape.cols && first_row + node.shape.rows <= source.shape.rows
+            let end = first_row.checked_add(node.shape.rows);
+            source.shape.cols == node.shape.cols && end.is_some_and(|end| end <= source.shape.rows)
         }
         Op::WriteRows => {
             let storage = graph.node(graph.storage_of(node.inputs[0]));

@@ -1,7 +1,14 @@
 use super::*;
 
 fn params() -> SamplingParams {
-    SamplingParams { temperature: 1.0, top_k: 0, top_p: 1.0, min_p: 0.0, seed: Some(7), ..SamplingParams::default() }
+    SamplingParams {
+        temperature: 1.0,
+        top_k: 0,
+        top_p: 1.0,
+        min_p: 0.0,
+        seed: Some(7),
+        ..SamplingParams::default()
+    }
 }
 
 fn draws(params: SamplingParams, logits: &[f32], n: usize) -> Vec<TokenId> {
@@ -42,7 +49,8 @@ fn truncation_excludes() {
 
 #[test]
 fn a_wide_nucleus_is_the_sorted_one() {
-    let logits: Vec<f32> = (0..5000u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 20) as f32 / 1024.0).collect();
+    let logits: Vec<f32> =
+        (0..5000u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 20) as f32 / 1024.0).collect();
     let mut all: Vec<Candidate> = (0..).zip(&logits).map(|(id, &logit)| Candidate { logit, id }).collect();
     let mut sorted = all.clone();
     sorted.sort_unstable_by(best_first);

@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Kwargs, StringInput, ValueKind};
-use minijinja::{AutoEscape, Environment, Error, ErrorKind, State, Value, filters};
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, State, Value, escape_formatter, filters};
 use minijinja_contrib::pycompat;
 
 use super::{date, json, limits};
@@ -16,6 +16,10 @@ pub(super) fn new(now: SystemTime) -> Environment<'static> {
         env.set_syntax(syntax);
     }
     env.set_auto_escape_callback(|_| AutoEscape::None);
+    env.set_formatter(|out, state, value| {
+        limits::charge(state, value)?;
+        escape_formatter(out, state, value)
+    });
     env.set_unknown_method_callback(method);
     env.add_function("raise_exception", raise_exception);
     env.add_function("strftime_now", move |format: &str| date::strftime(now, format));

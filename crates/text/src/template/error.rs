@@ -48,15 +48,15 @@ pub enum Error {
 }
 
 impl Error {
-    pub(super) fn from_compile(error: minijinja::Error) -> Self {
-        Self::Syntax { line: error.line().unwrap_or(1), message: message(&error) }
+    pub(super) fn from_compile(error: &minijinja::Error) -> Self {
+        Self::Syntax { line: error.line().unwrap_or(1), message: message(error) }
     }
 
-    pub(super) fn from_render(error: minijinja::Error) -> Self {
+    pub(super) fn from_render(error: &minijinja::Error) -> Self {
         if error.kind() == ErrorKind::OutOfFuel {
             return Self::TooMuchWork;
         }
-        Self::Render { line: error.line().unwrap_or(1), message: message(&error) }
+        Self::Render { line: error.line().unwrap_or(1), message: message(error) }
     }
 }
 

@@ -15,7 +15,13 @@ struct Style {
 }
 
 /// The filter: `indent`, `separators`, `sort_keys` and `ensure_ascii` (off, as in `transformers`) as in Python.
-pub(super) fn tojson(state: &State<'_, '_>, value: &Value, indent: Option<usize>, kwargs: Kwargs) -> Result<Value, Error> {
+#[expect(clippy::needless_pass_by_value, reason = "the engine gives a filter its arguments by value")]
+pub(super) fn tojson(
+    state: &State<'_, '_>,
+    value: &Value,
+    indent: Option<usize>,
+    kwargs: Kwargs,
+) -> Result<Value, Error> {
     let indent = match indent {
         Some(indent) => Some(indent),
         None => kwargs.get("indent")?,
@@ -38,15 +44,20 @@ pub(super) fn tojson(state: &State<'_, '_>, value: &Value, indent: Option<usize>
         sort_keys: kwargs.get::<Option<bool>>("sort_keys")?.unwrap_or(false),
     };
     kwargs.assert_all_used()?;
-    // Pays for the whole, and refuses what is too deep to write.
-    limits::charge(state, value)?;
     let mut out = String::new();
     style.write(state, value, 0, &mut out)?;
     Ok(Value::from(out))
 }
 
 impl Style {
-    fn write(&self, state: &State<'_, '_>, value: &Value, depth: usize, out: &mut String) -> Result<(), Error> {
+    fn write(
+        &self,
+        state: &State<'_, '_>,
+        value: &Value,
+        depth: usize,
+        out: &mut String,
+    ) -> Result<(), Error> {
+        limits::charge_one(state, value, depth)?;
         match value.kind() {
             ValueKind::Undefined | ValueKind::None => out.push_str("null"),
             ValueKind::Bool => out.push_str(if value.is_true() { "true" } else { "false" }),
@@ -62,11 +73,16 @@ impl Style {
         Ok(())
     }
 
-    fn sequence(&self, state: &State<'_, '_>, value: &Value, depth: usize, out: &mut String) -> Result<(), Error> {
+    fn sequence(
+        &self,
+        state: &State<'_, '_>,
+        value: &Value,
+        depth: usize,
+        out: &mut String,
+    ) -> Result<(), Error> {
         out.push('[');
         let mut empty = true;
         for item in value.try_iter()? {
-            state.consume_fuel(1)?;
             self.separate(empty, depth + 1, out);
             empty = false;
             self.write(state, &item, depth + 1, out)?;
@@ -75,14 +91,19 @@ impl Style {
         Ok(())
     }
 
-    fn mapping(&self, state: &State<'_, '_>, value: &Value, depth: usize, out: &mut String) -> Result<(), Error> {
+    fn mapping(
+        &self,
+        state: &State<'_, '_>,
+        value: &Value,
+        depth: usize,
+        out: &mut String,
+    ) -> Result<(), Error> {
         let mut keys: Vec<Value> = value.try_iter()?.collect();
         if self.sort_keys {
             keys.sort();
         }
         out.push('{');
         for (i, key) in keys.iter().enumerate() {
-            state.consume_fuel(1)?;
             self.separate(i == 0, depth + 1, out);
             self.string(key.as_str().unwrap_or(&key.to_string()), out);
             out.push_str(&self.key_separator);

@@ -28,12 +28,8 @@ pub(super) fn charge(state: &State<'_, '_>, value: &Value) -> Result<(), Error> 
 }
 
 fn charge_at(state: &State<'_, '_>, value: &Value, depth: usize) -> Result<(), Error> {
-    if depth > MAX_DEPTH {
-        return Err(Error::new(ErrorKind::InvalidOperation, "a value is nested too deep"));
-    }
-    let len = value.as_str().map_or(0, str::len);
-    state.consume_fuel((1 + len / BYTES_PER_FUEL) as u64)?;
-    if matches!(value.kind(), ValueKind::Seq | ValueKind::Map) {
+    charge_one(state, value, depth)?;
+    if matches!(value.kind(), ValueKind::Seq | ValueKind::Iterable | ValueKind::Map) {
         for item in value.try_iter()? {
             if value.kind() == ValueKind::Map {
                 charge_at(state, &value.get_item(&item)?, depth + 1)?;
@@ -42,4 +38,13 @@ fn charge_at(state: &State<'_, '_>, value: &Value, depth: usize) -> Result<(), E
         }
     }
     Ok(())
+}
+
+/// Pays for visiting a value but not what it contains, where it is nested `depth` deep.
+pub(super) fn charge_one(state: &State<'_, '_>, value: &Value, depth: usize) -> Result<(), Error> {
+    if depth > MAX_DEPTH {
+        return Err(Error::new(ErrorKind::InvalidOperation, "a value is nested too deep"));
+    }
+    let len = value.as_str().map_or(0, str::len);
+    state.consume_fuel((1 + len / BYTES_PER_FUEL) as u64)
 }

@@ -115,7 +115,7 @@ impl ChatTemplate {
 fn render(source: &str, messages: &[Message], options: &RenderOptions<'_>) -> Result<String, Error> {
     let mut env = environment::new(options.now);
     env.set_fuel(Some(limits::fuel(messages)));
-    let template = env.template_from_str(source).map_err(Error::from_compile)?;
+    let template = env.template_from_str(source).map_err(|error| Error::from_compile(&error))?;
     let messages: Vec<Value> = messages
         .iter()
         .map(|m| Value::from_pairs([("role", m.role.as_str()), ("content", m.content.as_str())]))
@@ -128,7 +128,7 @@ fn render(source: &str, messages: &[Message], options: &RenderOptions<'_>) -> Re
         bos_token => options.bos_token,
         eos_token => options.eos_token,
     };
-    template.render(context).map_err(Error::from_render)
+    template.render(context).map_err(|error| Error::from_render(&error))
 }
 
 #[cfg(test)]

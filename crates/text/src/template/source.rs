@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use super::Error;
 
 /// The longest template that is compiled, in bytes. Published ones have up to some dozens of KiB. The bound keeps the
-/// compiler's memory, and its recursion over long chains of operators, within what is provided.
-pub(super) const MAX_LEN: usize = 128 << 10;
+/// compiler's memory, its time and its recursion over long chains of operators within what is provided.
+pub(super) const MAX_LEN: usize = 64 << 10;
 
 /// A template's text, or how long it is if it is too long to be used.
 #[derive(Debug, Clone)]
@@ -14,7 +14,8 @@ pub(super) struct Source(Result<String, usize>);
 
 impl Source {
     pub(super) fn new(text: &str) -> Self {
-        let text = if text.len() > MAX_LEN { Cow::Owned(without_comments(text)) } else { Cow::Borrowed(text) };
+        let text =
+            if text.len() > MAX_LEN { Cow::Owned(without_comments(text)) } else { Cow::Borrowed(text) };
         if text.len() > MAX_LEN {
             return Self(Err(text.len()));
         }

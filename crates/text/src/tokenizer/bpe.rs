@@ -44,7 +44,9 @@ impl Bpe {
             let middle = piece.len();
             byte_level::decode(right, &mut piece);
             let find = |bytes| {
-                vocab.find(bytes).ok_or_else(|| Error::MergeWithoutToken { index: rank, text: (*text).to_owned() })
+                vocab
+                    .find(bytes)
+                    .ok_or_else(|| Error::MergeWithoutToken { index: rank, text: (*text).to_owned() })
             };
             let (left, right, id) = (find(&piece[..middle])?, find(&piece[middle..])?, find(&piece)?);
             // The first of two equal merges has the better rank.

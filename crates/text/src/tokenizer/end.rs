@@ -28,7 +28,8 @@ const TEXTS: [&str; 17] = [
 /// The ids at which a generation ends, sorted.
 pub(crate) fn tokens(vocab: &Vocab, specials: &Specials, ids: &SpecialIds) -> Vec<TokenId> {
     let by_text = |text: &str| specials.exact(vocab, text.as_bytes()).or_else(|| vocab.find(text.as_bytes()));
-    let mut found: Vec<(&str, TokenId)> = TEXTS.iter().filter_map(|&text| Some((text, by_text(text)?))).collect();
+    let mut found: Vec<(&str, TokenId)> =
+        TEXTS.iter().filter_map(|&text| Some((text, by_text(text)?))).collect();
     // Where calls and returns have their own ends, <|end|> only separates the parts of an answer.
     let has = |text| found.iter().any(|&(t, _)| t == text);
     if has("<|return|>") && has("<|call|>") {

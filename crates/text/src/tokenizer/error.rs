@@ -27,7 +27,10 @@ pub enum Error {
         key: &'static str,
     },
     /// `tokenizer.ggml.model` names an algorithm that isn't supported.
-    #[error("tokenizer.ggml.model is {}, which is not supported; known are \"gpt2\" and \"llama\"", quote(found))]
+    #[error(
+        "tokenizer.ggml.model is {}, which is not supported; known are \"gpt2\" and \"llama\"",
+        quote(found)
+    )]
     UnknownModel {
         /// The name in the file.
         found: String,
@@ -59,7 +62,10 @@ pub enum Error {
         index: usize,
     },
     /// A merge that isn't two pieces with a space between.
-    #[error("tokenizer.ggml.merges[{index}] is {}, expected a merge of two pieces with a space between", quote(text))]
+    #[error(
+        "tokenizer.ggml.merges[{index}] is {}, expected a merge of two pieces with a space between",
+        quote(text)
+    )]
     BadMerge {
         /// Its place in the list.
         index: usize,

@@ -77,10 +77,10 @@ impl Tokenizer {
         let (algorithm, add_bos) = match source.model {
             TokenizerModel::Bpe => {
                 let split = pre_tokenizer(source)?;
-                let merges = source
-                    .merges
-                    .as_deref()
-                    .ok_or(Error::Missing { key: keys::MERGES, need: "byte-pair encoding needs its merges" })?;
+                let merges = source.merges.as_deref().ok_or(Error::Missing {
+                    key: keys::MERGES,
+                    need: "byte-pair encoding needs its merges",
+                })?;
                 (Algorithm::Bpe(Box::new(Bpe::new(&vocab, merges, split)?)), split.add_bos)
             }
             TokenizerModel::Spm => (Algorithm::Spm(Box::new(spm(source)?)), true),

@@ -98,7 +98,8 @@ fn priority(score: f32) -> u32 {
 /// The byte that a `<0xNN>` token stands for.
 pub(crate) fn parse_byte(text: &str) -> Option<u8> {
     let digits = text.strip_prefix("<0x")?.strip_suffix('>')?;
-    if digits.len() == 2 { u8::from_str_radix(digits, 16).ok() } else { None }
+    let is_byte = digits.len() == 2 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    is_byte.then(|| u8::from_str_radix(digits, 16).ok())?
 }
 
 #[cfg(test)]

@@ -29,7 +29,10 @@ impl Stage {
                 n => n,
             },
             Self::Words => word(text).unwrap_or_else(|| {
-                text.char_indices().map(|(at, _)| at).find(|&at| word(&text[at..]).is_some()).unwrap_or(text.len())
+                text.char_indices()
+                    .map(|(at, _)| at)
+                    .find(|&at| word(&text[at..]).is_some())
+                    .unwrap_or(text.len())
             }),
         }
     }

@@ -103,7 +103,17 @@ const NAMES: &[(&[&str], PreTokenizer)] = &[
     ),
     (&["dbrx", "smaug-bpe", "glm4", "chatglm-bpe"], plain(LLAMA3)),
     (
-        &["qwen2", "deepseek-r1-qwen", "stablelm2", "megrez", "hunyuan", "solar-open", "grok-2", "kormo", "f2llmv2"],
+        &[
+            "qwen2",
+            "deepseek-r1-qwen",
+            "stablelm2",
+            "megrez",
+            "hunyuan",
+            "solar-open",
+            "grok-2",
+            "kormo",
+            "f2llmv2",
+        ],
         plain(QWEN2),
     ),
     (&["qwen35"], plain(QWEN35)),
@@ -162,7 +172,10 @@ mod tests {
 
     #[test]
     fn gpt2_words() {
-        assert_eq!(words("gpt-2", "I'll go  12 km!?\n\n x"), ["I", "'ll", " go", " ", " 12", " km", "!?", "\n", "\n", " x"]);
+        assert_eq!(
+            words("gpt-2", "I'll go  12 km!?\n\n x"),
+            ["I", "'ll", " go", " ", " 12", " km", "!?", "\n\n", " x"]
+        );
         assert_eq!(words("gpt-2", "end  "), ["end", "  "]);
         assert_eq!(words("gpt-2", "I'LL"), ["I", "'", "LL"]);
     }
@@ -177,7 +190,7 @@ mod tests {
     fn digits_in_threes() {
         assert_eq!(words("llama-bpe", "12345 6"), ["123", "45", " ", "6"]);
         assert_eq!(words("default", "v12345"), ["v", "123", "45"]);
-        assert_eq!(words("falcon", "`a` 1234"), ["`", "a", "`", " 123", "4"].map(String::from).to_vec());
+        assert_eq!(words("falcon", "`a` 1234"), ["`", "a", "`", " ", "123", "4"]);
     }
 
     #[test]
@@ -188,7 +201,7 @@ mod tests {
 
     #[test]
     fn contractions_in_any_case() {
-        assert_eq!(words("llama-bpe", "WE'RE it'S 'ſx"), ["WE", "'RE", " it", "'S", " ", "'ſ", "x"]);
+        assert_eq!(words("llama-bpe", "WE'RE it'S a'ſx"), ["WE", "'RE", " it", "'S", " a", "'ſ", "x"]);
     }
 
     #[test]
@@ -206,7 +219,10 @@ mod tests {
 
     #[test]
     fn deepseek() {
-        assert_eq!(words("deepseek-v3", "in 2024, 你好!x .y"), ["in", " ", "202", "4", ",", " ", "你好", "!x", " .", "y"]);
+        assert_eq!(
+            words("deepseek-v3", "in 2024, 你好!x .y"),
+            ["in", " ", "202", "4", ",", " ", "你好", "!x", " .", "y"]
+        );
     }
 
     #[test]

@@ -60,7 +60,8 @@ pub(super) fn spaced_run_outside(text: &str, classes: Class) -> Option<usize> {
 
 /// `\p{N}{1,most}`: the end of the numbers at the start of `text`, if there are any.
 pub(super) fn numbers(text: &str, most: usize) -> Option<usize> {
-    let n: usize = text.chars().take(most).take_while(|&c| Class::of(c).meets(Class::NUMBER)).map(char::len_utf8).sum();
+    let n: usize =
+        text.chars().take(most).take_while(|&c| Class::of(c).meets(Class::NUMBER)).map(char::len_utf8).sum();
     (n > 0).then_some(n)
 }
 

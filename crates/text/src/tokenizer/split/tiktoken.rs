@@ -1,7 +1,9 @@
 //! The rule of GPT-4's first tokenizer, which Llama 3, Qwen and many others took over with small changes.
 
 use super::class::Class;
-use super::scan::{char_at, contraction, is_newline, lines_or_spaces, numbers, run, run_of, spaced_run_outside};
+use super::scan::{
+    char_at, contraction, is_newline, lines_or_spaces, numbers, run, run_of, spaced_run_outside,
+};
 
 /// `(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+`
 /// and its variants.

@@ -1,0 +1,134 @@
+//! `minfer bench`: the speed of prefill and decode.
+
+use std::time::Duration;
+
+use minfer_engine::{BenchOptions, BenchRun, Plan};
+use serde::Serialize;
+
+use crate::args::BenchArgs;
+use crate::error::CliError;
+use crate::output::{self, Versioned};
+use crate::progress::Bar;
+use crate::session::{self, MemoryReport, Session};
+use crate::signal::Interruptible;
+
+#[derive(Serialize)]
+struct Report {
+    model: String,
+    threads: usize,
+    device: String,
+    results: Vec<TestResult>,
+    memory: Plan,
+}
+
+#[derive(Serialize)]
+struct TestResult {
+    /// `pp512`, `tg128`, and with a filled context `pp512@d1024`.
+    test: String,
+    tokens_per_second: Speed,
+}
+
+#[derive(Debug, PartialEq, Serialize)]
+struct Speed {
+    mean: f64,
+    stddev: f64,
+    runs: Vec<f64>,
+}
+
+/// Measures every repetition and shows mean and standard deviation.
+pub(super) fn bench(args: &BenchArgs) -> Result<(), CliError> {
+    let memory = MemoryReport::create(&args.model)?;
+    let file = session::open(&args.model)?;
+    let mut options = args.model.engine.options();
+    if options.ctx.is_none() {
+        let usual = options.n_ctx(file.model().config().n_ctx_train);
+        options.ctx = Some(usual.max((args.depth + args.prompt.max(args.generate)) as usize));
+    }
+    let mut session = session::load(file, &args.model, &options)?;
+    let runs = repeat(&mut session, args);
+    memory.write(&session.engine.memory_report())?;
+    session.show_memory(&args.model);
+    let report = report(&session, args, &runs?);
+    if args.model.output.json {
+        return output::print_json(&Versioned::new(report));
+    }
+    output::print(&lines(&report))
+}
+
+fn repeat(session: &mut Session, args: &BenchArgs) -> Result<Vec<BenchRun>, CliError> {
+    let options = BenchOptions {
+        prompt: args.prompt as usize,
+        generate: args.generate as usize,
+        depth: args.depth as usize,
+    };
+    let work = Interruptible::begin();
+    let mut bar = Bar::new(args.model.output.quiet);
+    let mut runs = Vec::new();
+    // The first use of a weight reads it from the disk: that isn't measured.
+    let batch = session.engine.plan().request.batch;
+    let warm_up =
+        BenchOptions { depth: 0, prompt: options.prompt.min(batch), generate: options.generate.min(1) };
+    session.engine.bench(warm_up, work.flag())?;
+    for n in 0..args.repetitions {
+        bar.step("measuring", n.into(), args.repetitions.into());
+        runs.push(session.engine.bench(options, work.flag())?);
+        if work.flag().is_cancelled() {
+            return Err(CliError::Interrupted);
+        }
+    }
+    Ok(runs)
+}
+
+fn report(session: &Session, args: &BenchArgs, runs: &[BenchRun]) -> Report {
+    let plan = session.engine.plan();
+    let depth = if args.depth > 0 { format!("@d{}", args.depth) } else { String::new() };
+    let result = |name: &str, tokens: u32, time: fn(&BenchRun) -> Option<Duration>| {
+        let speeds: Vec<f64> =
+            runs.iter().filter_map(time).map(|time| f64::from(tokens) / time.as_secs_f64()).collect();
+        (!speeds.is_empty()).then(|| TestResult {
+            test: format!("{name}{tokens}{depth}"),
+            tokens_per_second: Speed::of(speeds),
+        })
+    };
+    let results =
+        [result("pp", args.prompt, |run| run.prompt), result("tg", args.generate, |run| run.generate)];
+    Report {
+        model: plan.model.path.display().to_string(),
+        threads: plan.request.threads,
+        device: plan.backends.first().map(|backend| backend.device.clone()).unwrap_or_default(),
+        results: results.into_iter().flatten().collect(),
+        memory: session.engine.memory_report(),
+    }
+}
+
+impl Speed {
+    /// Mean and sample standard deviation.
+    fn of(runs: Vec<f64>) -> Self {
+        let n = runs.len() as f64;
+        let mean = runs.iter().sum::<f64>() / n;
+        let squares: f64 = runs.iter().map(|run| (run - mean).powi(2)).sum();
+        let stddev = if runs.len() > 1 { (squares / (n - 1.0)).sqrt() } else { 0.0 };
+        Self { mean, stddev, runs }
+    }
+}
+
+fn lines(report: &Report) -> String {
+    let line = |result: &TestResult| {
+        let speed = &result.tokens_per_second;
+        format!("{:<16}{:>10.2} +- {:.2} tokens/s\n", result.test, speed.mean, speed.stddev)
+    };
+    let header = format!("{}, {} threads\n", crate::escape::line(&report.device), report.threads);
+    header + &report.results.iter().map(line).collect::<String>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn speed_has_mean_and_sample_deviation() {
+        let speed = Speed::of(vec![1.0, 2.0, 3.0]);
+        assert_eq!((speed.mean, speed.stddev), (2.0, 1.0));
+        assert_eq!(Speed::of(vec![5.0]).stddev, 0.0);
+    }
+}

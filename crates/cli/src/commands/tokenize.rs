@@ -1,0 +1,46 @@
+//! `minfer tokenize`: the token ids of a text.
+
+use std::fmt::Write;
+
+use minfer_text::{Specials, TokenId, Tokenizer};
+use serde::Serialize;
+
+use super::read_text;
+use crate::args::TokenizeArgs;
+use crate::error::CliError;
+use crate::output::{self, Versioned};
+use crate::{escape, session};
+
+#[derive(Serialize)]
+struct Tokens {
+    ids: Vec<TokenId>,
+    /// What each token spells; U+FFFD for the bytes of a token that are part of a character.
+    pieces: Vec<String>,
+}
+
+/// Shows the ids and what each of them spells.
+pub(super) fn tokenize(args: &TokenizeArgs) -> Result<(), CliError> {
+    let file = session::open(&args.model)?;
+    let tokenizer = file.tokenizer()?;
+    let text = read_text(&args.file)?;
+    let specials = if args.no_special { Specials::NONE } else { Specials::ALL };
+    let ids = tokenizer.encode(&text, specials).map_err(minfer_engine::Error::Encode)?;
+    let pieces = ids.iter().map(|&id| piece(tokenizer, id)).collect();
+    let tokens = Tokens { ids, pieces };
+    if args.model.output.json {
+        return output::print_json(&Versioned::new(tokens));
+    }
+    output::print(&lines(&tokens))
+}
+
+fn piece(tokenizer: &Tokenizer, id: TokenId) -> String {
+    String::from_utf8_lossy(tokenizer.token_bytes(id)).into_owned()
+}
+
+fn lines(tokens: &Tokens) -> String {
+    let mut lines = String::new();
+    for (id, piece) in tokens.ids.iter().zip(&tokens.pieces) {
+        let _ = writeln!(lines, "{id:>8}  {}", escape::line(piece));
+    }
+    lines
+}

@@ -1,0 +1,151 @@
+//! The plan as a page of 80 columns.
+
+use std::fmt::Write;
+
+use minfer_engine::{BackendMemory, Plan};
+
+use super::{COLUMNS, bar, blocks, file_name, fit, mib, short_name, wrap};
+use crate::escape;
+use crate::output::{Style, color};
+
+/// Names of the columns of [`row`].
+pub(super) const HEADINGS: [&str; 8] =
+    ["weights", "KV", "activ", "scratch", "host", "total", "budget", "left"];
+
+/// The plan for people: what was asked for, a bar and a row per device, the blocks, the verdict, and what else would do.
+pub(crate) fn plan_table(plan: &Plan, style: Style) -> String {
+    let mut page = head(plan, style);
+    let axis = bar::axis(&plan.backends);
+    for backend in &plan.backends {
+        page.push_str(&device(backend));
+        page.push_str(&bar::bar(backend, axis, style));
+    }
+    page.push_str(&bar::legend(style));
+    page.push('\n');
+    page.push_str(&row("", HEADINGS.map(String::from)));
+    for backend in &plan.backends {
+        page.push_str(&row(&short_name(backend), cells(backend)));
+    }
+    page.push_str(&blocks::blocks(plan, style));
+    for note in plan.offload.note.iter().chain(&plan.notes) {
+        page.push_str(&wrap("note     ", &escape::line(note)));
+    }
+    page.push('\n');
+    page.push_str(&verdict(plan, style));
+    page + &alternatives(plan)
+}
+
+fn head(plan: &Plan, style: Style) -> String {
+    let (model, request) = (&plan.model, &plan.request);
+    let size = format!("  {} (all numbers in MiB)", mib(model.file_bytes));
+    let name = fit(&file_name(&model.path), COLUMNS - 6 - size.len());
+    let facts = format!(
+        "{}, {} blocks, ctx {}, KV {}, batch {}, {} threads, {}",
+        escape::line(&model.architecture),
+        model.n_layers,
+        request.ctx,
+        request.kv_type.to_lowercase(),
+        request.batch,
+        request.threads,
+        request.cpu_level,
+    );
+    format!("plan  {}{size}\n{}\n", style.paint(color::BOLD, &name), wrap("      ", &facts))
+}
+
+/// The line above a bar: the device and what it says of its memory.
+fn device(backend: &BackendMemory) -> String {
+    let memory = &backend.memory;
+    let mut facts = Vec::new();
+    if let (Some(total), Some(free)) = (memory.total, memory.free) {
+        facts.push(format!("{} total  {} free", mib(total), mib(free)));
+    }
+    if let Some(error) = &memory.error {
+        facts.push(format!("memory unknown: {}", escape::line(error)));
+    }
+    if backend.mapped_bytes + backend.anonymous_bytes > 0 {
+        facts.push(format!("mapped {} (reclaimable)", mib(backend.mapped_bytes)));
+        facts.push(format!("anonymous {}", mib(backend.anonymous_bytes)));
+    }
+    facts.push(backend.budget_bytes.map_or("no budget".into(), |budget| format!("budget {}", mib(budget))));
+    let name = short_name(backend);
+    let title = fit(&escape::line(&backend.device), COLUMNS - name.len() - 2);
+    let one_line = format!("{name}  {title}  {}", facts.join("  "));
+    if one_line.chars().count() <= COLUMNS {
+        one_line + "\n"
+    } else {
+        format!("{name}  {title}\n{}", wrap(&" ".repeat(name.len() + 2), &facts.join(", ")))
+    }
+}
+
+/// One line of the table: a name and eight columns.
+pub(super) fn row(name: &str, cells: [String; 8]) -> String {
+    let mut line = format!("{:<8}", fit(name, 8));
+    for cell in cells {
+        let _ = write!(line, "{cell:>9}");
+    }
+    line + "\n"
+}
+
+/// The figures of a backend, in the order of [`HEADINGS`].
+pub(super) fn cells(backend: &BackendMemory) -> [String; 8] {
+    [
+        mib(backend.weights_bytes),
+        mib(backend.kv_bytes),
+        mib(backend.pool_bytes),
+        mib(backend.scratch_bytes),
+        mib(backend.host_bytes),
+        mib(backend.total_bytes),
+        backend.budget_bytes.map_or("-".into(), mib),
+        backend.headroom_bytes.map_or("-".into(), mib),
+    ]
+}
+
+fn verdict(plan: &Plan, style: Style) -> String {
+    let Some(refusal) = &plan.refusal else {
+        let per_1024 = mib(plan.kv_bytes_per_token.saturating_mul(1024));
+        return format!(
+            "{}  {}. 1024 tokens of context cost {per_1024}\n",
+            style.paint(color::GREEN, "FITS"),
+            where_blocks_are(plan)
+        );
+    };
+    let needed = refusal.weights.saturating_add(refusal.pooled).saturating_add(refusal.request);
+    let short = format!(
+        "short by {} on {}\n",
+        mib(needed.saturating_sub(refusal.budget)),
+        escape::line(&refusal.backend).to_uppercase()
+    );
+    format!(
+        "{}  {short}{}",
+        style.paint(color::RED, "DOES NOT FIT"),
+        wrap("  ", &escape::line(&refusal.message))
+    )
+}
+
+fn where_blocks_are(plan: &Plan) -> String {
+    let (on_device, n_layers) = (plan.offload.gpu_layers, plan.offload.n_layers);
+    match plan.backends.first() {
+        Some(device) if on_device > 0 => format!("{on_device}/{n_layers} blocks on {}", short_name(device)),
+        _ => format!("all {n_layers} blocks on the CPU"),
+    }
+}
+
+fn alternatives(plan: &Plan) -> String {
+    let has_device = plan.backends.len() > 1;
+    let mut lines = String::new();
+    for (i, other) in plan.alternatives.iter().enumerate() {
+        let blocks = format!("{}/{} blocks, ", other.gpu_layers, plan.offload.n_layers);
+        let _ = writeln!(
+            lines,
+            "{}{:<24}{}{} left",
+            if i == 0 { "try   " } else { "      " },
+            other.argv.join(" "),
+            if has_device { blocks.as_str() } else { "" },
+            mib(other.left_bytes)
+        );
+    }
+    lines
+}
+
+#[cfg(test)]
+pub(super) mod tests;

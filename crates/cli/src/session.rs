@@ -1,0 +1,148 @@
+//! From a `MODEL` to a plan and to a loaded engine: what the commands have in common.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use minfer_backend_cpu::{CpuBackend, CpuSpec};
+use minfer_engine::{Engine, Host, ModelFile, Options, Plan};
+use minfer_fetch::{Fetcher, Reference};
+
+use crate::args::{Device, EngineArgs, ModelArgs};
+use crate::error::CliError;
+use crate::progress::Bar;
+use crate::{env, output, render};
+
+/// A loaded engine, and how long that took.
+pub(crate) struct Session {
+    /// The engine.
+    pub(crate) engine: Engine,
+    /// From the start of planning to the last weight.
+    pub(crate) load: Duration,
+}
+
+/// The path of the model, fetched if need be.
+///
+/// # Errors
+/// If the model can't be had.
+pub(crate) fn resolve(args: &ModelArgs) -> Result<PathBuf, CliError> {
+    let reference = match &args.model {
+        // What isn't Unicode can only be a path.
+        Some(model) => match model.to_str() {
+            Some(text) => Some(text),
+            None => return Ok(model.into()),
+        },
+        None => None,
+    };
+    if let Some(Reference::Path(path)) = reference.map(Reference::parse).transpose()? {
+        return Ok(path);
+    }
+    let mut options = minfer_fetch::Options::new(env::cache_dir().ok_or(CliError::NoCache)?);
+    if let Some(hub) = env::hub() {
+        options.hub = hub;
+    }
+    Ok(Fetcher::new(options).resolve(reference, &mut Bar::new(args.output.quiet))?)
+}
+
+/// Reads the model's metadata, fetching the file if need be. No weight is touched.
+///
+/// # Errors
+/// If the model can't be had, or isn't one that minfer runs.
+pub(crate) fn open(args: &ModelArgs) -> Result<ModelFile, CliError> {
+    let path = resolve(args)?;
+    match path.to_str() {
+        Some(text) if text.contains(' ') && !path.exists() => {
+            Err(CliError::PromptForModel { text: text.into() })
+        }
+        _ => Ok(ModelFile::open(&path)?),
+    }
+}
+
+/// Where the bytes of `file` would go.
+///
+/// # Errors
+/// If a setting of the memory policy can't be read.
+pub(crate) fn plan(file: &ModelFile, args: &EngineArgs, options: &Options) -> Result<Plan, CliError> {
+    Ok(minfer_engine::plan(file, options, &host(cpu(args)?))?)
+}
+
+/// Loads `file`, and tells what the plan's notes are.
+///
+/// # Errors
+/// If the plan is refused, before a weight is read; if the file or the device fails.
+pub(crate) fn load(file: ModelFile, args: &ModelArgs, options: &Options) -> Result<Session, CliError> {
+    let start = Instant::now();
+    let cpu = cpu(&args.engine)?;
+    if let Some(refusal) = CliError::refusal(&minfer_engine::plan(&file, options, &host(cpu))?) {
+        return Err(refusal);
+    }
+    let backend = CpuBackend::new(cpu).map_err(CliError::Threads)?;
+    let mut bar = Bar::new(args.output.quiet);
+    let engine = Engine::load(file, options, &host(cpu), vec![Box::new(backend)], &mut |progress| {
+        bar.step("loading", progress.done.get() >> 20, progress.total.get() >> 20);
+    })?;
+    drop(bar);
+    if !args.output.quiet {
+        engine.plan().notes.iter().for_each(|note| output::note(&format!("note: {note}")));
+    }
+    Ok(Session { engine, load: start.elapsed() })
+}
+
+impl Session {
+    /// With `-v`, shows the plan beside what is held now.
+    pub(crate) fn show_memory(&self, args: &ModelArgs) {
+        if args.output.verbose {
+            output::note(&render::report_table(self.engine.plan(), &self.engine.memory_report()));
+        }
+    }
+}
+
+/// The file of `--memory-report`, opened before the work so that it isn't done in vain.
+pub(crate) struct MemoryReport {
+    file: Option<(PathBuf, File)>,
+}
+
+impl MemoryReport {
+    /// Creates the file, if one is asked for.
+    ///
+    /// # Errors
+    /// If it can't be created.
+    pub(crate) fn create(args: &ModelArgs) -> Result<Self, CliError> {
+        let create = |path: &PathBuf| -> Result<_, CliError> {
+            Ok((path.clone(), File::create(path).map_err(CliError::write(path))?))
+        };
+        Ok(Self { file: args.memory_report.as_ref().map(create).transpose()? })
+    }
+
+    /// Writes the report.
+    ///
+    /// # Errors
+    /// If it can't be written: a full disk.
+    pub(crate) fn write(self, report: &Plan) -> Result<(), CliError> {
+        let Some((path, mut file)) = self.file else { return Ok(()) };
+        let text = output::json(report) + "\n";
+        file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(CliError::write(&path))
+    }
+}
+
+/// Writes a whole file.
+///
+/// # Errors
+/// If it can't be written.
+pub(crate) fn write_file(path: &Path, text: &str) -> Result<(), CliError> {
+    std::fs::write(path, text).map_err(CliError::write(path))
+}
+
+/// The description of the host's processor, and of what runs on it.
+fn cpu(args: &EngineArgs) -> Result<CpuSpec, CliError> {
+    match args.device {
+        Device::Auto | Device::Cpu => Ok(CpuSpec::detect(args.n_threads())),
+        Device::Wgpu(_) | Device::Cuda(_) => Err(CliError::NoDevice { wanted: args.device.to_string() }),
+    }
+}
+
+fn host(cpu: CpuSpec) -> Host {
+    Host { cpu: Arc::new(cpu), threads: cpu.threads(), cpu_level: cpu.kernels().name().to_owned() }
+}

@@ -1,0 +1,135 @@
+//! The shapes that scripts rely on.
+
+use serde_json::Value;
+
+use super::support::*;
+
+fn keys(object: &Value) -> Vec<&str> {
+    object.as_object().unwrap().keys().map(String::as_str).collect()
+}
+
+#[test]
+fn run_tells_text_ids_and_memory() {
+    let answer = run(&["run", model(), "abc", "-n", "3", "--temp", "0", "--ignore-eos", "--json"]).json();
+    assert_eq!(
+        keys(&answer),
+        ["schema_version", "text", "prompt_tokens", "tokens", "ids", "stop", "seconds", "memory"]
+    );
+    assert_eq!((answer["prompt_tokens"].as_u64(), answer["tokens"].as_u64()), (Some(3), Some(3)));
+    assert_eq!(answer["ids"].as_array().unwrap().len(), 3);
+    assert_eq!(answer["stop"], "length");
+    assert_eq!(keys(&answer["seconds"]), ["load", "prefill", "decode"]);
+    assert!(answer["memory"]["backends"][0]["live_bytes"].is_u64());
+}
+
+#[test]
+fn a_plan_has_its_shape_and_adds_up() {
+    let plan = run(&["plan", model(), "--json", "--ctx", "64"]).json();
+    assert_eq!(
+        keys(&plan),
+        [
+            "schema_version",
+            "model",
+            "request",
+            "offload",
+            "backends",
+            "blocks",
+            "kv_bytes_per_token",
+            "alternatives",
+            "fits",
+            "refusal"
+        ]
+    );
+    let cpu = &plan["backends"][0];
+    let bytes = |key: &str| cpu[key].as_u64().unwrap_or_else(|| panic!("{key} in {cpu}"));
+    let categories = ["weights_bytes", "kv_bytes", "pool_bytes", "scratch_bytes", "host_bytes"];
+    assert_eq!(categories.iter().map(|key| bytes(key)).sum::<u64>(), bytes("total_bytes"));
+    assert_eq!(bytes("mapped_bytes") + bytes("anonymous_bytes"), bytes("total_bytes"));
+    assert_eq!(bytes("kv_bytes"), 64 * plan["kv_bytes_per_token"].as_u64().unwrap());
+    assert!(cpu["live_bytes"].is_null() && cpu["peak_live_bytes"].is_null());
+    assert_eq!((plan["request"]["ctx"].as_u64(), plan["fits"].as_bool()), (Some(64), Some(true)));
+}
+
+#[test]
+fn a_memory_report_equals_its_plan_but_for_the_host() {
+    let path = scratch("report.json");
+    let options = ["--ctx", "64", "--threads", "2", "--batch", "16"];
+    let plan = run(&[&["plan", model(), "--json"][..], &options].concat()).json();
+    let answer =
+        run(&[&["run", model(), "abc", "-n", "9", "--memory-report", path.to_str().unwrap()][..], &options]
+            .concat());
+    assert_eq!(answer.code, Some(0), "{}", answer.err);
+    let report: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+    assert_eq!(keys(&report), keys(&plan));
+    let (planned, measured) = (&plan["backends"][0], &report["backends"][0]);
+    for key in ["weights_bytes", "kv_bytes", "pool_bytes", "scratch_bytes"] {
+        assert_eq!(planned[key], measured[key], "{key}");
+    }
+    assert!(measured["host_bytes"].as_u64() <= planned["host_bytes"].as_u64());
+    assert!(measured["peak_live_bytes"].as_u64() > Some(0));
+}
+
+#[test]
+fn bench_gives_speed_per_test() {
+    let bench = run(&["bench", model(), "-p", "16", "-n", "4", "-r", "2", "--depth", "8", "--json"]).json();
+    assert_eq!(keys(&bench), ["schema_version", "model", "threads", "device", "results", "memory"]);
+    let tests: Vec<&str> =
+        bench["results"].as_array().unwrap().iter().map(|r| r["test"].as_str().unwrap()).collect();
+    assert_eq!(tests, ["pp16@d8", "tg4@d8"]);
+    let speed = &bench["results"][0]["tokens_per_second"];
+    assert_eq!(keys(speed), ["mean", "stddev", "runs"]);
+    assert_eq!(speed["runs"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn perplexity_scores_tokens_of_a_model_without_a_vocabulary() {
+    let mute = mute_model();
+    let score =
+        run(&["perplexity", mute.to_str().unwrap(), "--tokens", "5,6,7", "--top", "2", "--json"]).json();
+    assert_eq!(score["n_tokens"], 3);
+    let positions = score["positions"].as_array().unwrap();
+    assert_eq!(keys(&positions[0]), ["token", "logprob", "logsumexp", "top"]);
+    assert!(positions[1]["logprob"].as_f64() < Some(0.0) && positions[2]["logprob"].is_null());
+    assert_eq!(positions[0]["top"][0].as_array().unwrap().len(), 2);
+    let mean = -(positions[0]["logprob"].as_f64().unwrap() + positions[1]["logprob"].as_f64().unwrap()) / 2.0;
+    assert!((score["mean_nll"].as_f64().unwrap() - mean).abs() < 1e-9);
+    assert!((score["perplexity"].as_f64().unwrap() - mean.exp()).abs() < 1e-6);
+}
+
+#[test]
+fn a_text_longer_than_the_context_is_scored_in_windows_and_says_so() {
+    let score =
+        run_with_input(&["perplexity", model(), "--file", "-", "--ctx", "8", "--json"], &"abcd ".repeat(8));
+    assert!(score.err.contains("windows"), "{}", score.err);
+    let score = score.json();
+    assert_eq!(score["n_tokens"].as_u64(), Some(score["positions"].as_array().unwrap().len() as u64));
+}
+
+#[test]
+fn tokenize_gives_ids_and_pieces() {
+    let tokens = run_with_input(&["tokenize", model(), "--file", "-", "--json"], "<|im_end|>ab c\n").json();
+    assert_eq!(keys(&tokens), ["schema_version", "ids", "pieces"]);
+    assert_eq!(tokens["pieces"], serde_json::json!(["<|bos|>", "<|im_end|>", "ab", " ", "c", "\n"]));
+    assert_eq!(tokens["ids"][0], 0);
+    let plain =
+        run_with_input(&["tokenize", model(), "--file", "-", "--json", "--no-special"], "<|bos|>").json();
+    assert_eq!(plain["pieces"].as_array().unwrap().len(), 7);
+}
+
+#[test]
+fn inspect_lists_metadata_and_tensors() {
+    let contents = run(&["inspect", model(), "--json"]).json();
+    assert_eq!(keys(&contents), ["schema_version", "metadata", "tensors"]);
+    assert_eq!(contents["metadata"]["general.architecture"], "llama");
+    assert_eq!(contents["metadata"]["tokenizer.ggml.tokens"].as_array().unwrap().len(), 128);
+    assert_eq!(keys(&contents["tensors"][0]), ["name", "dtype", "shape", "offset", "bytes"]);
+}
+
+#[test]
+fn devices_lists_the_host() {
+    let devices = run(&["devices", "--json"]).json();
+    let cpu = devices["devices"].as_array().unwrap().last().unwrap();
+    assert_eq!(keys(cpu), ["backend", "name", "software", "unified", "memory"]);
+    assert_eq!((cpu["backend"].as_str(), cpu["memory"]["outcome"].as_str()), (Some("cpu"), Some("reported")));
+    assert_eq!(keys(&cpu["memory"]), ["outcome", "free", "total", "error"]);
+}

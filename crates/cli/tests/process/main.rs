@@ -1,0 +1,11 @@
+//! The binary as its users' scripts see it: streams, exit codes, JSON.
+
+#![expect(clippy::unwrap_used, reason = "what the helpers unwrap fails the test")]
+
+mod errors;
+mod json;
+mod run;
+mod signals;
+mod smollm2;
+mod streams;
+mod support;

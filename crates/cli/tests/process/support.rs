@@ -1,0 +1,146 @@
+//! Runs the binary, and makes small models to run it on.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+
+use minfer_gguf::{Index, Mapping, OwnedValue, Writer};
+use serde_json::Value;
+
+/// What a run of the binary came to.
+pub(crate) struct Outcome {
+    pub(crate) code: Option<i32>,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl Outcome {
+    /// The object on standard output; panics unless the run succeeded.
+    pub(crate) fn json(&self) -> Value {
+        assert_eq!(self.code, Some(0), "{}", self.err);
+        let object: Value = serde_json::from_str(&self.out).unwrap_or_else(|e| panic!("{e}: {}", self.out));
+        assert_eq!(object["schema_version"], 1);
+        object
+    }
+
+    /// Panics unless it is an error with this exit code, whose message holds all of `words`.
+    pub(crate) fn assert_error(&self, code: i32, words: &[&str]) {
+        assert_eq!(self.code, Some(code), "{}\n{}", self.out, self.err);
+        assert!(self.err.starts_with("error: "), "{}", self.err);
+        for word in words {
+            assert!(self.err.contains(word), "no {word:?} in {}", self.err);
+        }
+    }
+}
+
+/// The binary with nothing on standard input and none of our variables.
+pub(crate) fn minfer(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_minfer"));
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("MINFER_") && name != "MINFER_CACHE" {
+            command.env_remove(name);
+        }
+    }
+    command
+        .args(args)
+        .env("NO_COLOR", "1")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
+/// Runs it to its end.
+pub(crate) fn run(args: &[&str]) -> Outcome {
+    finish(&mut minfer(args))
+}
+
+/// Runs it to its end with a text on standard input.
+pub(crate) fn run_with_input(args: &[&str], input: &str) -> Outcome {
+    let mut child = minfer(args).stdin(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    outcome(&child.wait_with_output().unwrap())
+}
+
+pub(crate) fn finish(command: &mut Command) -> Outcome {
+    outcome(&command.output().unwrap())
+}
+
+fn outcome(output: &Output) -> Outcome {
+    Outcome {
+        code: output.status.code(),
+        out: String::from_utf8_lossy(&output.stdout).into_owned(),
+        err: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
+
+/// A tiny llama model with random weights and no tokenizer.
+pub(crate) fn mute_model() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../testkit/data/archs/llama-dense.gguf")
+}
+
+/// The same with a vocabulary of ASCII characters.
+pub(crate) fn model() -> &'static str {
+    static PATH: OnceLock<String> = OnceLock::new();
+    PATH.get_or_init(|| write_model("ascii", &[]))
+}
+
+/// The same with a chat template.
+pub(crate) fn chat_model() -> &'static str {
+    const TEMPLATE: &str = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}\
+                            {% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+    static PATH: OnceLock<String> = OnceLock::new();
+    PATH.get_or_init(|| write_model("chat", &[("tokenizer.chat_template", TEMPLATE.into())]))
+}
+
+/// Writes the tiny model with a vocabulary and more metadata; returns its path.
+pub(crate) fn write_model(name: &str, metadata: &[(&str, OwnedValue)]) -> String {
+    let index = Index::open(mute_model()).unwrap();
+    let map = Mapping::open(&index.parts()[0]).unwrap();
+    let mut pairs: BTreeMap<String, OwnedValue> =
+        index.metadata().iter().map(|(key, value)| (key.to_owned(), value.into())).collect();
+    let ours = vocabulary().into_iter().chain(metadata.iter().cloned());
+    pairs.extend(ours.map(|(key, value)| (key.to_owned(), value)));
+    let mut writer = pairs.into_iter().fold(Writer::new(), |writer, (key, value)| writer.kv(key, value));
+    for tensor in index.tensors() {
+        let data = map.bytes(tensor.range()).unwrap();
+        writer = writer.tensor(tensor.name.as_str(), tensor.dtype, tensor.shape, data);
+    }
+    let path = scratch(&format!("{name}.gguf"));
+    fs::write(&path, writer.to_bytes()).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+/// A file of this process in the build's folder for such.
+pub(crate) fn scratch(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-{name}", std::process::id()))
+}
+
+/// 128 tokens: four special ones, the visible ASCII characters, blank and line break, one merge, and fillers.
+fn vocabulary() -> Vec<(&'static str, OwnedValue)> {
+    const NORMAL: i32 = 1;
+    const CONTROL: i32 = 3;
+    const UNUSED: i32 = 5;
+    let special = ["<|bos|>", "<|eos|>", "<|im_start|>", "<|im_end|>"].map(|t| (t.to_owned(), CONTROL));
+    let visible = ('!'..='~').chain(['Ġ', 'Ċ']).map(|c| (c.to_string(), NORMAL));
+    let fillers = (0..).map(|i| (format!("<|unused_{i}|>"), UNUSED));
+    let merged = [("ab".to_owned(), NORMAL)];
+    let (tokens, types): (Vec<String>, Vec<i32>) =
+        special.into_iter().chain(visible).chain(merged).chain(fillers).take(128).unzip();
+    let strings = |list: Vec<String>| {
+        OwnedValue::Array(minfer_gguf::ValueType::String, list.into_iter().map(OwnedValue::from).collect())
+    };
+    vec![
+        ("tokenizer.ggml.model", "gpt2".into()),
+        ("tokenizer.ggml.pre", "gpt-2".into()),
+        ("tokenizer.ggml.tokens", strings(tokens)),
+        ("tokenizer.ggml.token_type", types.into()),
+        ("tokenizer.ggml.merges", strings(vec!["a b".to_owned()])),
+        ("tokenizer.ggml.bos_token_id", 0u32.into()),
+        ("tokenizer.ggml.eos_token_id", 1u32.into()),
+        ("tokenizer.ggml.add_bos_token", true.into()),
+    ]
+}
