@@ -80,7 +80,7 @@ impl GraphAllocator {
         self.backend(id).spec()
     }
 
-    /// The device that a plan offers to nodes of `layer`, if there is one.
+    /// The device that a plan offers to nodes of `layer`, if there is one: the first backend, unless that is the CPU.
     pub fn device_for(&self, offload: &OffloadPlan, layer: Option<u32>) -> Option<BackendId> {
         (self.devices.len() > 1 && offload.allows_layer(layer)).then(|| BackendId::new(0))
     }

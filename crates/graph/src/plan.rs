@@ -90,6 +90,7 @@ impl MemoryPlan {
     ///
     /// Fails on an operation without a kernel and on sizes beyond 64 bits; whether the plan fits is
     /// [`admit`](Self::admit)'s question.
+    /// Panics if a graph names a weight or a state that the request doesn't.
     pub fn resolve(request: &PlanRequest<'_>) -> Result<Self> {
         let dry = |(spec, _): &(Arc<dyn DeviceSpec>, Budget)| {
             (Box::new(DryBackend::new(Arc::clone(spec))) as Box<dyn Backend>, Budget::Unbounded)

@@ -9,8 +9,8 @@
 #![allow(unsafe_code, reason = "pointer kernels; `Attention` states the contract")]
 
 use super::dense::Float;
-use super::math::{exp, tanh};
-use super::simd::{LANES, Op, Simd, sum_tree};
+use super::math::{exp, exp_sum, maximum, tanh};
+use super::simd::{LANES, Op, Simd};
 use std::marker::PhantomData;
 use std::ops::Range;
 
@@ -20,6 +20,10 @@ const BLOCK: usize = 64;
 pub const CHUNK: usize = 256;
 /// Queries that share the loads of a block.
 const QUERIES: usize = 16;
+/// Vectors side by side: keys of scores, dimensions of values. They share the loads of queries and weights.
+const SIDE: usize = 2;
+/// Keys that are transposed at a time.
+const KEYS: usize = SIDE * LANES;
 
 /// Attention of some tokens and the query heads of one key-value head. Row `p` of the keys and values belongs
 /// to position `p`.
@@ -52,7 +56,7 @@ pub struct Attention {
 impl Attention {
     /// f32 of scratch for [`Attend`].
     pub(crate) fn scratch_len(&self) -> usize {
-        let keys = LANES * self.head_dim;
+        let keys = KEYS * self.head_dim;
         keys + QUERIES * (BLOCK + 2 * self.partial_len())
     }
 
@@ -289,7 +293,7 @@ struct Partial<'a, W> {
     chunk: usize,
     /// `[count][partial_len]`.
     out: *mut f32,
-    /// Scores `[QUERIES][BLOCK]`, then sixteen keys `[head_dim][16]`.
+    /// Scores `[QUERIES][BLOCK]`, then keys as `[head_dim][KEYS]`.
     scratch: *mut f32,
     float: PhantomData<W>,
 }
@@ -338,17 +342,19 @@ impl<W: Float> Partial<'_, W> {
         // SAFETY: the caller's promise; rows past the last key repeat it.
         unsafe {
             let transposed = self.scratch.add(QUERIES * BLOCK);
-            for first in (keys.start / LANES * LANES..keys.end).step_by(LANES) {
-                for d in (0..a.head_dim).step_by(LANES) {
-                    let mut rows = [s.splat(0.0); LANES];
-                    for (r, row) in rows.iter_mut().enumerate() {
-                        let key = (first + r).clamp(keys.start, keys.end - 1);
-                        let at = key * stride + g.kv_head * a.head_dim + d;
-                        *row = W::load(s, a.k.cast::<W::Bits>().add(at));
-                    }
-                    s.transpose(&mut rows);
-                    for (c, &column) in rows.iter().enumerate() {
-                        s.store(transposed.add((d + c) * LANES), column);
+            for first in (keys.start / KEYS * KEYS..keys.end).step_by(KEYS) {
+                for side in 0..SIDE {
+                    for d in (0..a.head_dim).step_by(LANES) {
+                        let mut rows = [s.splat(0.0); LANES];
+                        for (r, row) in rows.iter_mut().enumerate() {
+                            let key = (first + side * LANES + r).clamp(keys.start, keys.end - 1);
+                            let at = key * stride + g.kv_head * a.head_dim + d;
+                            *row = W::load(s, a.k.cast::<W::Bits>().add(at));
+                        }
+                        s.transpose(&mut rows);
+                        for (c, &column) in rows.iter().enumerate() {
+                            s.store(transposed.add((d + c) * KEYS + side * LANES), column);
+                        }
                     }
                 }
                 let mut i = 0;
@@ -372,30 +378,55 @@ impl<W: Float> Partial<'_, W> {
     /// As [`Partial`] says.
     #[inline(always)]
     unsafe fn add_values<S: Simd>(&self, s: S, block: usize, keys: &Range<usize>) {
-        let (g, a) = (&self.group, self.group.a);
+        let a = self.group.a;
         // SAFETY: the caller's promise.
         unsafe {
-            for d in (0..a.head_dim).step_by(LANES) {
-                let mut i = 0;
-                while i < g.count {
-                    match g.count - i {
-                        8.. => i += self.value_tile::<S, 8>(s, i, d, block, keys),
-                        4.. => i += self.value_tile::<S, 4>(s, i, d, block, keys),
-                        3.. => i += self.value_tile::<S, 3>(s, i, d, block, keys),
-                        2.. => i += self.value_tile::<S, 2>(s, i, d, block, keys),
-                        _ => i += self.value_tile::<S, 1>(s, i, d, block, keys),
-                    }
+            let mut d = 0;
+            while d < a.head_dim {
+                if a.head_dim - d >= SIDE * LANES {
+                    self.value_columns::<S, SIDE>(s, d, block, keys);
+                    d += SIDE * LANES;
+                } else {
+                    self.value_columns::<S, 1>(s, d, block, keys);
+                    d += LANES;
                 }
             }
         }
     }
 
-    /// Sixteen dimensions from `d` of the queries `from..from + T`.
+    /// `N` vectors of dimensions from `d` of all queries.
     ///
     /// # Safety
     /// As [`Partial`] says.
     #[inline(always)]
-    unsafe fn value_tile<S: Simd, const T: usize>(
+    unsafe fn value_columns<S: Simd, const N: usize>(
+        &self,
+        s: S,
+        d: usize,
+        block: usize,
+        keys: &Range<usize>,
+    ) {
+        let mut i = 0;
+        // SAFETY: the caller's promise.
+        unsafe {
+            while i < self.group.count {
+                match self.group.count - i {
+                    8.. => i += self.value_tile::<S, N, 8>(s, i, d, block, keys),
+                    4.. => i += self.value_tile::<S, N, 4>(s, i, d, block, keys),
+                    3.. => i += self.value_tile::<S, N, 3>(s, i, d, block, keys),
+                    2.. => i += self.value_tile::<S, N, 2>(s, i, d, block, keys),
+                    _ => i += self.value_tile::<S, N, 1>(s, i, d, block, keys),
+                }
+            }
+        }
+    }
+
+    /// `N` vectors of dimensions from `d` of the queries `from..from + T`.
+    ///
+    /// # Safety
+    /// As [`Partial`] says.
+    #[inline(always)]
+    unsafe fn value_tile<S: Simd, const N: usize, const T: usize>(
         &self,
         s: S,
         from: usize,
@@ -408,30 +439,40 @@ impl<W: Float> Partial<'_, W> {
         // SAFETY: the caller's promise.
         unsafe {
             let out = self.out.add(from * a.partial_len() + 2 + d);
-            let mut acc = [s.splat(0.0); T];
+            let mut acc = [[s.splat(0.0); N]; T];
             for (t, acc) in acc.iter_mut().enumerate() {
-                *acc = s.load(out.add(t * a.partial_len()));
+                for (n, acc) in acc.iter_mut().enumerate() {
+                    *acc = s.load(out.add(t * a.partial_len() + n * LANES));
+                }
             }
             let values = a.v.cast::<W::Bits>().add(self.group.kv_head * a.head_dim + d);
             for key in keys.clone() {
-                let v = W::load(s, values.add(key * stride));
+                let mut v = [s.splat(0.0); N];
+                for (n, v) in v.iter_mut().enumerate() {
+                    *v = W::load(s, values.add(key * stride + n * LANES));
+                }
                 let weights = self.scratch.add(from * BLOCK + key - block);
                 for (t, acc) in acc.iter_mut().enumerate() {
-                    *acc = s.fma(v, s.splat(*weights.add(t * BLOCK)), *acc);
+                    let weight = s.splat(*weights.add(t * BLOCK));
+                    for (acc, v) in acc.iter_mut().zip(&v) {
+                        *acc = s.fma(*v, weight, *acc);
+                    }
                 }
             }
-            for (t, &acc) in acc.iter().enumerate() {
-                s.store(out.add(t * a.partial_len()), acc);
+            for (t, acc) in acc.iter().enumerate() {
+                for (n, &acc) in acc.iter().enumerate() {
+                    s.store(out.add(t * a.partial_len() + n * LANES), acc);
+                }
             }
         }
         T
     }
 }
 
-/// Scores of sixteen transposed keys for the queries `from..from + T`.
+/// Scores of transposed keys for the queries `from..from + T`.
 ///
 /// # Safety
-/// The queries, sixteen transposed keys and the rows of scores at `out` must be there.
+/// The queries, the transposed keys and the rows of scores at `out` must be there.
 #[inline(always)]
 unsafe fn score_tile<S: Simd, const T: usize>(
     s: S,
@@ -446,15 +487,23 @@ unsafe fn score_tile<S: Simd, const T: usize>(
         for (t, q) in q.iter_mut().enumerate() {
             *q = q.add(g.offset(from + t));
         }
-        let mut acc = [s.splat(0.0); T];
+        let mut acc = [[s.splat(0.0); SIDE]; T];
         for d in 0..g.a.head_dim {
-            let key = s.load(keys.add(d * LANES));
-            for (acc, q) in acc.iter_mut().zip(q) {
-                *acc = s.fma(key, s.splat(*q.add(d)), *acc);
+            let mut key = [s.splat(0.0); SIDE];
+            for (side, key) in key.iter_mut().enumerate() {
+                *key = s.load(keys.add(d * KEYS + side * LANES));
+            }
+            for (acc, q) in acc.iter_mut().zip(&q) {
+                let q = s.splat(*q.add(d));
+                for (acc, key) in acc.iter_mut().zip(&key) {
+                    *acc = s.fma(*key, q, *acc);
+                }
             }
         }
-        for (t, &acc) in acc.iter().enumerate() {
-            s.store(out.add(t * BLOCK), acc);
+        for (t, acc) in acc.iter().enumerate() {
+            for (side, &acc) in acc.iter().enumerate() {
+                s.store(out.add(t * BLOCK + side * LANES), acc);
+            }
         }
     }
     T
@@ -480,26 +529,22 @@ unsafe fn weigh<S: Simd>(
         *scores = [0.0; BLOCK];
         return;
     }
-    let mut peak = f32::NEG_INFINITY;
-    for (i, x) in scores.iter_mut().enumerate() {
-        let scaled = *x * a.scale;
-        let score = a.softcap.map_or(scaled, |cap| cap * tanh(scaled * (1.0 / cap)));
-        let masked = i < seen.start - block || i >= seen.end - block;
-        *x = if masked { f32::NEG_INFINITY } else { score };
-        peak = if *x > peak { *x } else { peak };
+    scores.iter_mut().for_each(|x| *x *= a.scale);
+    if let Some(cap) = a.softcap {
+        let inverse = 1.0 / cap;
+        scores.iter_mut().for_each(|x| *x = cap * tanh(*x * inverse));
     }
+    scores[..seen.start - block].fill(f32::NEG_INFINITY);
+    scores[seen.end - block..].fill(f32::NEG_INFINITY);
+    let peak = maximum(s, scores);
     // SAFETY: the caller's promise.
     unsafe {
         let old = *partial;
         let peak = if peak > old { peak } else { old };
         let keep = exp(old - peak);
-        let mut lanes = [0.0; LANES];
-        for (i, x) in scores.iter_mut().enumerate() {
-            *x = exp(*x - peak);
-            lanes[i % LANES] += *x;
-        }
+        let sum = exp_sum(s, scores, peak);
         partial.write(peak);
-        *partial.add(1) = (*partial.add(1)).mul_add(keep, sum_tree(lanes));
+        *partial.add(1) = (*partial.add(1)).mul_add(keep, sum);
         for i in (2..a.head_dim + 2).step_by(LANES) {
             s.store(partial.add(i), s.mul(s.load(partial.add(i)), s.splat(keep)));
         }

@@ -103,6 +103,8 @@ impl Simd for Avx2 {
 
     methods! {
         fn splat(x: f32) -> F { [_mm256_set1_ps(x); 2] }
+        fn add(a: F, b: F) -> F { [_mm256_add_ps(a[0], b[0]), _mm256_add_ps(a[1], b[1])] }
+        fn max(a: F, b: F) -> F { [_mm256_max_ps(a[0], b[0]), _mm256_max_ps(a[1], b[1])] }
         fn mul(a: F, b: F) -> F { [_mm256_mul_ps(a[0], b[0]), _mm256_mul_ps(a[1], b[1])] }
         fn fma(a: F, b: F, c: F) -> F {
             [_mm256_fmadd_ps(a[0], b[0], c[0]), _mm256_fmadd_ps(a[1], b[1], c[1])]

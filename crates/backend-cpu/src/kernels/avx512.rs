@@ -98,6 +98,8 @@ impl Simd for Avx512 {
 
     methods! {
         fn splat(x: f32) -> __m512 { _mm512_set1_ps(x) }
+        fn add(a: __m512, b: __m512) -> __m512 { _mm512_add_ps(a, b) }
+        fn max(a: __m512, b: __m512) -> __m512 { _mm512_max_ps(a, b) }
         fn mul(a: __m512, b: __m512) -> __m512 { _mm512_mul_ps(a, b) }
         fn fma(a: __m512, b: __m512, c: __m512) -> __m512 { _mm512_fmadd_ps(a, b, c) }
         fn int(x: i32) -> __m512i { _mm512_set1_epi32(x) }

@@ -3,6 +3,8 @@
 //! Plain Rust on one f32 with fused multiply-adds: a kernel that maps a slice is vectorised by the compiler
 //! with the instructions of its table, and the bits stay those of this code.
 
+use super::simd::{LANES, Simd, sum_tree};
+
 /// 1.5 * 2^23: adding it rounds to the nearest integer, ties to even, and leaves that in the low bits.
 pub(crate) const ROUND: f32 = 12_582_912.0;
 
@@ -63,4 +65,30 @@ pub(crate) fn gelu_tanh(x: f32) -> f32 {
     const MINUS_TWO_SQRT_2_OVER_PI: f32 = -1.595_769;
     let u = MINUS_TWO_SQRT_2_OVER_PI * (x * x * 0.044_715).mul_add(x, x);
     x / (1.0 + exp(u))
+}
+
+/// The largest value, NaN apart; minus infinity if there is none.
+#[inline(always)]
+pub(crate) fn maximum<S: Simd>(s: S, x: &[f32]) -> f32 {
+    let (chunks, tail) = x.as_chunks::<LANES>();
+    let mut peaks = s.splat(f32::NEG_INFINITY);
+    for chunk in chunks {
+        peaks = s.max(s.load_array(chunk), peaks);
+    }
+    let larger = |peak: f32, &x: &f32| if x > peak { x } else { peak };
+    s.lanes(peaks).iter().chain(tail).fold(f32::NEG_INFINITY, larger)
+}
+
+/// Replaces each value by `exp(x - peak)` and returns their sum: sixteen lanes, then the tree.
+#[inline(always)]
+pub(crate) fn exp_sum<S: Simd>(s: S, x: &mut [f32], peak: f32) -> f32 {
+    x.iter_mut().for_each(|x| *x = exp(*x - peak));
+    let (chunks, tail) = x.as_chunks::<LANES>();
+    let mut sums = s.splat(0.0);
+    for chunk in chunks {
+        sums = s.add(sums, s.load_array(chunk));
+    }
+    let mut sums = s.lanes(sums);
+    sums.iter_mut().zip(tail).for_each(|(sum, x)| *sum += x);
+    sum_tree(sums)
 }

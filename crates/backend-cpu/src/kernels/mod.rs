@@ -103,6 +103,7 @@ macro_rules! kernel_table {
         }
     };
 }
+#[cfg(target_arch = "x86_64")]
 use kernel_table;
 
 static SCALAR: Kernels = kernel_table!("scalar", scalar::Scalar);
@@ -110,10 +111,10 @@ static SCALAR: Kernels = kernel_table!("scalar", scalar::Scalar);
 /// Tables that this processor can run, best first.
 static AVAILABLE: LazyLock<Vec<&'static Kernels>> = LazyLock::new(|| {
     #[cfg(target_arch = "x86_64")]
-    let best = [avx512::kernels(), avx2::kernels()];
+    let fast = [avx512::kernels(), avx2::kernels()];
     #[cfg(not(target_arch = "x86_64"))]
-    let best = [];
-    best.into_iter().flatten().chain([&SCALAR]).collect()
+    let fast: [Option<&Kernels>; 0] = [];
+    fast.into_iter().flatten().chain([&SCALAR]).collect()
 });
 
 /// Whether products with this type take int8 activations.

@@ -59,6 +59,12 @@ impl Simd for Scalar {
         // SAFETY: see above.
         unsafe { p.cast::<[u16; LANES]>().write_unaligned(v.map(|x| f16::from_f32(x).to_bits())) }
     }
+    fn add(self, a: Self::F, b: Self::F) -> Self::F {
+        from_fn(|i| a[i] + b[i])
+    }
+    fn max(self, a: Self::F, b: Self::F) -> Self::F {
+        from_fn(|i| if a[i] > b[i] { a[i] } else { b[i] })
+    }
     fn mul(self, a: Self::F, b: Self::F) -> Self::F {
         from_fn(|i| a[i] * b[i])
     }

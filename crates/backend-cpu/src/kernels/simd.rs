@@ -3,6 +3,7 @@
 //! A kernel is written once over [`Simd`], sixteen lanes wide; an implementation is a capability token, so
 //! holding one proves that the processor has the instructions. Every method is exact or correctly rounded,
 //! therefore all implementations give the same bits (except the payload of a NaN).
+#![allow(unsafe_code, reason = "pointer loads under a stated contract")]
 
 /// Lanes of a vector: f32 or i32.
 pub(crate) const LANES: usize = 16;
@@ -62,7 +63,10 @@ pub(crate) trait Simd: Copy {
     unsafe fn load_bf16(self, p: *const u16) -> Self::F;
     /// Rounds to nearest even.
     unsafe fn store_f16(self, p: *mut u16, v: Self::F);
+    fn add(self, a: Self::F, b: Self::F) -> Self::F;
     fn mul(self, a: Self::F, b: Self::F) -> Self::F;
+    /// `a` where `a > b`, else `b`.
+    fn max(self, a: Self::F, b: Self::F) -> Self::F;
     /// `a * b + c`, rounded once.
     fn fma(self, a: Self::F, b: Self::F, c: Self::F) -> Self::F;
     /// Rows become columns.
@@ -117,12 +121,24 @@ pub(crate) trait Simd: Copy {
     fn run<O: Op>(self, op: O) -> O::Output;
     /// Hints that the line at `p`, which need not be readable, will be needed.
     fn prefetch(self, p: *const u8);
-    /// Sum of the lanes as a fixed tree: halves are added onto each other, 8, 4, 2, 1.
-    fn sum(self, v: Self::F) -> f32 {
+
+    /// The values of an array.
+    #[inline(always)]
+    fn load_array(self, x: &[f32; LANES]) -> Self::F {
+        // SAFETY: `x` holds sixteen f32.
+        unsafe { self.load(x.as_ptr()) }
+    }
+    /// The lanes as an array.
+    #[inline(always)]
+    fn lanes(self, v: Self::F) -> [f32; LANES] {
         let mut x = [0.0; LANES];
         // SAFETY: `x` holds sixteen f32.
         unsafe { self.store(x.as_mut_ptr(), v) };
-        sum_tree(x)
+        x
+    }
+    /// Sum of the lanes as a fixed tree: halves are added onto each other, 8, 4, 2, 1.
+    fn sum(self, v: Self::F) -> f32 {
+        sum_tree(self.lanes(v))
     }
 }
 

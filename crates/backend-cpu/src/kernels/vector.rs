@@ -3,7 +3,7 @@
 //! Plain Rust that the compiler vectorises per table; sums have sixteen lanes and the tree of
 //! [`sum_tree`](super::simd::sum_tree) in every table.
 
-use super::math::{exp, gelu_tanh, silu, tanh};
+use super::math::{exp_sum, gelu_tanh, maximum, silu, tanh};
 use super::simd::{LANES, Op, Simd, sum_tree};
 
 /// `x[i]^2` summed: sixteen fused lanes, then the tree.
@@ -52,16 +52,9 @@ pub(crate) struct Softmax<'a>(pub(crate) &'a mut [f32]);
 impl Op for Softmax<'_> {
     type Output = ();
     #[inline(always)]
-    fn run<S: Simd>(self, _: S) {
-        let peak = self.0.iter().fold(f32::NEG_INFINITY, |m, &x| if x > m { x } else { m });
-        let mut lanes = [0.0; LANES];
-        for chunk in self.0.chunks_mut(LANES) {
-            for (x, lane) in chunk.iter_mut().zip(&mut lanes) {
-                *x = exp(*x - peak);
-                *lane += *x;
-            }
-        }
-        let scale = 1.0 / sum_tree(lanes);
+    fn run<S: Simd>(self, s: S) {
+        let peak = maximum(s, self.0);
+        let scale = 1.0 / exp_sum(s, self.0, peak);
         self.0.iter_mut().for_each(|x| *x *= scale);
     }
 }
