@@ -47,6 +47,7 @@ impl Bar {
         }
         // The templates are constants; with a wrong one the default style is good enough.
         let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+        let style = style.progress_chars("=> ");
         bar.set_draw_target(ProgressDrawTarget::stderr());
         self.bar = bar.with_style(style).with_message(escape::line(what).into_owned());
         self.bar.enable_steady_tick(Duration::from_millis(200));

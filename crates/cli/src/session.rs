@@ -21,13 +21,16 @@ pub(crate) struct Session {
     pub(crate) engine: Engine,
     /// From the start of planning to the last weight.
     pub(crate) load: Duration,
+    report: MemoryReport,
 }
 
-/// The path of the model, fetched if need be.
+/// The path of the model, fetched if need be. What is wrong with the options shows before anything is fetched.
 ///
 /// # Errors
-/// If the model can't be had.
+/// If a setting of the memory policy can't be read, the device isn't there, or the model can't be had.
 pub(crate) fn resolve(args: &ModelArgs) -> Result<PathBuf, CliError> {
+    args.engine.options().check()?;
+    cpu(&args.engine)?;
     let reference = match &args.model {
         // What isn't Unicode can only be a path.
         Some(model) => match model.to_str() {
@@ -71,11 +74,14 @@ pub(crate) fn plan(file: &ModelFile, args: &EngineArgs, options: &Options) -> Re
 /// Loads `file`, and tells what the plan's notes are.
 ///
 /// # Errors
-/// If the plan is refused, before a weight is read; if the file or the device fails.
+/// If the plan is refused, before a weight is read: then the memory report is that plan. If the file or the device fails.
 pub(crate) fn load(file: ModelFile, args: &ModelArgs, options: &Options) -> Result<Session, CliError> {
+    let report = MemoryReport::create(args)?;
     let start = Instant::now();
     let cpu = cpu(&args.engine)?;
-    if let Some(refusal) = CliError::refusal(&minfer_engine::plan(&file, options, &host(cpu))?) {
+    let plan = minfer_engine::plan(&file, options, &host(cpu))?;
+    if let Some(refusal) = CliError::refusal(&plan) {
+        report.write(&plan)?;
         return Err(refusal);
     }
     let backend = CpuBackend::new(cpu).map_err(CliError::Threads)?;
@@ -87,15 +93,21 @@ pub(crate) fn load(file: ModelFile, args: &ModelArgs, options: &Options) -> Resu
     if !args.output.quiet {
         engine.plan().notes.iter().for_each(|note| output::note(&format!("note: {note}")));
     }
-    Ok(Session { engine, load: start.elapsed() })
+    Ok(Session { engine, load: start.elapsed(), report })
 }
 
 impl Session {
-    /// With `-v`, shows the plan beside what is held now.
-    pub(crate) fn show_memory(&self, args: &ModelArgs) {
+    /// Ends the work: writes the memory report, and with `-v` shows the plan beside what is held.
+    ///
+    /// # Errors
+    /// If the report can't be written.
+    pub(crate) fn finish(self, args: &ModelArgs) -> Result<(), CliError> {
+        let measured = self.engine.memory_report();
+        self.report.write(&measured)?;
         if args.output.verbose {
-            output::note(&render::report_table(self.engine.plan(), &self.engine.memory_report()));
+            output::note(&render::report_table(self.engine.plan(), &measured));
         }
+        Ok(())
     }
 }
 
@@ -114,6 +126,17 @@ impl MemoryReport {
             Ok((path.clone(), File::create(path).map_err(CliError::write(path))?))
         };
         Ok(Self { file: args.memory_report.as_ref().map(create).transpose()? })
+    }
+
+    /// Writes the plan of a command that loads nothing, if a report is asked for.
+    ///
+    /// # Errors
+    /// As [`plan`] and [`write`](Self::write).
+    pub(crate) fn write_plan(self, file: &ModelFile, args: &EngineArgs) -> Result<(), CliError> {
+        if self.file.is_none() {
+            return Ok(());
+        }
+        self.write(&plan(file, args, &args.options())?)
     }
 
     /// Writes the report.

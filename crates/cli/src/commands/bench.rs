@@ -9,7 +9,7 @@ use crate::args::BenchArgs;
 use crate::error::CliError;
 use crate::output::{self, Versioned};
 use crate::progress::Bar;
-use crate::session::{self, MemoryReport, Session};
+use crate::session::{self, Session};
 use crate::signal::Interruptible;
 
 #[derive(Serialize)]
@@ -37,7 +37,6 @@ struct Speed {
 
 /// Measures every repetition and shows mean and standard deviation.
 pub(super) fn bench(args: &BenchArgs) -> Result<(), CliError> {
-    let memory = MemoryReport::create(&args.model)?;
     let file = session::open(&args.model)?;
     let mut options = args.model.engine.options();
     if options.ctx.is_none() {
@@ -45,10 +44,9 @@ pub(super) fn bench(args: &BenchArgs) -> Result<(), CliError> {
         options.ctx = Some(usual.max((args.depth + args.prompt.max(args.generate)) as usize));
     }
     let mut session = session::load(file, &args.model, &options)?;
-    let runs = repeat(&mut session, args);
-    memory.write(&session.engine.memory_report())?;
-    session.show_memory(&args.model);
-    let report = report(&session, args, &runs?);
+    let report = repeat(&mut session, args).map(|runs| report(&session, args, &runs));
+    session.finish(&args.model)?;
+    let report = report?;
     if args.model.output.json {
         return output::print_json(&Versioned::new(report));
     }

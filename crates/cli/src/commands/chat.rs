@@ -24,15 +24,12 @@ const HELP: &str = "\
 \"\"\"             begin and end a text of several lines; a \\ at the end of a line continues it
 Ctrl-C ends an answer.";
 
-/// Asks and answers until the user leaves.
+/// Asks and answers until the user leaves. The model must have a chat template.
 pub(super) fn converse(
     engine: &mut Engine,
     options: &GenerateOptions,
     args: &RunArgs,
 ) -> Result<(), CliError> {
-    if args.sampling.no_template || engine.model_file().chat_template()?.is_none() {
-        return Err(CliError::NoConversation { path: engine.model_file().path().display().to_string() });
-    }
     if !args.model.output.quiet {
         output::note("/help lists the commands, /bye leaves");
     }

@@ -8,12 +8,11 @@ use crate::args::{PerplexityArgs, ScoredText};
 use crate::error::CliError;
 use crate::output::{self, Versioned};
 use crate::progress::Bar;
-use crate::session::{self, MemoryReport};
+use crate::session;
 use crate::signal::Interruptible;
 
 /// Scores a text or token ids.
 pub(super) fn perplexity(args: &PerplexityArgs) -> Result<(), CliError> {
-    let report = MemoryReport::create(&args.model)?;
     let file = session::open(&args.model)?;
     let ids = ids(&file, &args.text)?;
     let mut session = session::load(file, &args.model, &args.model.engine.options())?;
@@ -24,11 +23,11 @@ pub(super) fn perplexity(args: &PerplexityArgs) -> Result<(), CliError> {
         bar.step("scoring", done as u64, total as u64);
     });
     drop((bar, work));
-    report.write(&session.engine.memory_report())?;
-    session.show_memory(&args.model);
+    let n_ctx = session.engine.n_ctx();
+    session.finish(&args.model)?;
     let score = score?;
     if score.windows > 1 && !args.model.output.quiet {
-        output::note(&format!("note: {}", windows(&score, session.engine.n_ctx())));
+        output::note(&format!("note: {}", windows(&score, n_ctx)));
     }
     show(&score, args.model.output.json)?;
     if score.cancelled { Err(CliError::Interrupted) } else { Ok(()) }

@@ -9,3 +9,4 @@ mod signals;
 mod smollm2;
 mod streams;
 mod support;
+mod terminal;

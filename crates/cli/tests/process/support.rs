@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 
-use minfer_gguf::{Index, Mapping, OwnedValue, Writer};
+use minfer_gguf::{Index, Mapping, OwnedValue, ValueType, Writer};
 use serde_json::Value;
 
 /// What a run of the binary came to.
@@ -109,14 +109,16 @@ pub(crate) fn write_model(name: &str, metadata: &[(&str, OwnedValue)]) -> String
         let data = map.bytes(tensor.range()).unwrap();
         writer = writer.tensor(tensor.name.as_str(), tensor.dtype, tensor.shape, data);
     }
-    let path = scratch(&format!("{name}.gguf"));
-    fs::write(&path, writer.to_bytes()).unwrap();
+    let (draft, path) =
+        (scratch(&format!("{name}.{}", std::process::id())), scratch(&format!("{name}.gguf")));
+    fs::write(&draft, writer.to_bytes()).unwrap();
+    fs::rename(&draft, &path).unwrap();
     path.to_str().unwrap().to_owned()
 }
 
-/// A file of this process in the build's folder for such.
+/// A file in the build's folder for such.
 pub(crate) fn scratch(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-{name}", std::process::id()))
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
 }
 
 /// 128 tokens: four special ones, the visible ASCII characters, blank and line break, one merge, and fillers.
@@ -124,23 +126,38 @@ fn vocabulary() -> Vec<(&'static str, OwnedValue)> {
     const NORMAL: i32 = 1;
     const CONTROL: i32 = 3;
     const UNUSED: i32 = 5;
-    let special = ["<|bos|>", "<|eos|>", "<|im_start|>", "<|im_end|>"].map(|t| (t.to_owned(), CONTROL));
-    let visible = ('!'..='~').chain(['Ġ', 'Ċ']).map(|c| (c.to_string(), NORMAL));
-    let fillers = (0..).map(|i| (format!("<|unused_{i}|>"), UNUSED));
-    let merged = [("ab".to_owned(), NORMAL)];
-    let (tokens, types): (Vec<String>, Vec<i32>) =
-        special.into_iter().chain(visible).chain(merged).chain(fillers).take(128).unzip();
-    let strings = |list: Vec<String>| {
-        OwnedValue::Array(minfer_gguf::ValueType::String, list.into_iter().map(OwnedValue::from).collect())
-    };
+    let types = (0..N_VOCAB).map(|i| match i {
+        0..4 => CONTROL,
+        4..101 => NORMAL,
+        _ => UNUSED,
+    });
     vec![
         ("tokenizer.ggml.model", "gpt2".into()),
         ("tokenizer.ggml.pre", "gpt-2".into()),
-        ("tokenizer.ggml.tokens", strings(tokens)),
-        ("tokenizer.ggml.token_type", types.into()),
-        ("tokenizer.ggml.merges", strings(vec!["a b".to_owned()])),
+        ("tokenizer.ggml.tokens", strings(tokens())),
+        ("tokenizer.ggml.token_type", types.collect::<Vec<i32>>().into()),
+        ("tokenizer.ggml.merges", strings(["a b".to_owned()])),
         ("tokenizer.ggml.bos_token_id", 0u32.into()),
         ("tokenizer.ggml.eos_token_id", 1u32.into()),
         ("tokenizer.ggml.add_bos_token", true.into()),
     ]
+}
+
+const N_VOCAB: usize = 128;
+
+fn tokens() -> impl Iterator<Item = String> {
+    let special = ["<|bos|>", "<|eos|>", "<|im_start|>", "<|im_end|>"].map(String::from);
+    let visible = ('!'..='~').chain(['Ġ', 'Ċ']).map(String::from);
+    let fillers = (0..).map(|i| format!("<|unused_{i}|>"));
+    special.into_iter().chain(visible).chain(["ab".to_owned()]).chain(fillers).take(N_VOCAB)
+}
+
+/// The vocabulary with a bell instead of each filler.
+pub(crate) fn hostile_tokens() -> OwnedValue {
+    // Byte 7 in the alphabet of byte-level tokens.
+    strings(tokens().enumerate().map(|(i, token)| if i > 100 { format!("ć{i}") } else { token }))
+}
+
+fn strings(list: impl IntoIterator<Item = String>) -> OwnedValue {
+    OwnedValue::Array(ValueType::String, list.into_iter().map(OwnedValue::from).collect())
 }

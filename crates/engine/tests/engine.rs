@@ -1,0 +1,142 @@
+//! What a loaded engine promises: bits that don't depend on batch or threads, a cache that ends where it should, and a
+//! report that equals the plan.
+
+mod common;
+
+use common::{ARCHS, arch, host, load, options, score};
+use minfer_engine::{
+    BackendMemory, BenchOptions, CancelFlag, Engine, Error, ErrorKind, ModelFile, Options, Setting, plan,
+};
+
+const IDS: [u32; 40] = {
+    let mut ids = [0; 40];
+    let mut i = 0;
+    while i < 40 {
+        ids[i] = (i as u32 * 37 + 11) % 128;
+        i += 1;
+    }
+    ids
+};
+
+/// All logits of all positions, as bits.
+fn bits(engine: &mut Engine) -> Vec<(u32, u32)> {
+    let scored = score(engine, &IDS, 128);
+    scored.positions.iter().flat_map(|p| p.top.iter().map(|&(id, logit)| (id, logit.to_bits()))).collect()
+}
+
+#[test]
+fn logits_do_not_depend_on_batch_or_threads() {
+    for name in ARCHS {
+        let expected = bits(&mut load(&arch(name), &options(1), 1));
+        for (batch, threads) in [(1, 2), (7, 1), (8, 3), (32, 2), (512, 1), (512, 2)] {
+            assert!(
+                bits(&mut load(&arch(name), &options(batch), threads)) == expected,
+                "{name} {batch} {threads}"
+            );
+        }
+    }
+}
+
+#[test]
+fn b4_the_report_of_a_run_is_the_plan_to_the_byte() {
+    for (name, batch) in ARCHS.iter().flat_map(|name| [1, 7, 512].map(|batch| (name, batch))) {
+        let (host, _) = host(2);
+        let planned = plan(&ModelFile::open(&arch(name)).unwrap(), &options(batch), &host).unwrap();
+        let mut engine = load(&arch(name), &options(batch), 2);
+        assert_eq!(engine.plan().backends, planned.backends);
+        score(&mut engine, &IDS, 1);
+        engine.bench(BenchOptions { prompt: 30, generate: 8, depth: 5 }, &CancelFlag::new()).unwrap();
+        let (planned, held) = (&planned.backends[0], &engine.memory_report().backends[0]);
+        assert_eq!(categories(planned), categories(held), "{name} {batch}");
+        assert!(
+            held.host_bytes <= planned.host_bytes,
+            "{name}: {} > {}",
+            held.host_bytes,
+            planned.host_bytes
+        );
+        for b in [planned, held] {
+            let sum = b.weights_bytes + b.kv_bytes + b.pool_bytes + b.scratch_bytes + b.host_bytes;
+            assert_eq!(b.total_bytes, sum);
+            assert_eq!(b.mapped_bytes + b.anonymous_bytes, b.total_bytes);
+        }
+    }
+}
+
+fn categories(b: &BackendMemory) -> [u64; 6] {
+    [b.weights_bytes, b.kv_bytes, b.pool_bytes, b.scratch_bytes, b.staging_bytes, b.mapped_bytes]
+}
+
+#[test]
+fn a10_decoding_reuses_one_graph() {
+    let mut engine = load(&arch("llama-dense"), &options(32), 1);
+    let bench = |engine: &mut Engine| {
+        engine.bench(BenchOptions { prompt: 0, generate: 20, depth: 1 }, &CancelFlag::new()).unwrap();
+    };
+    bench(&mut engine);
+    let before = engine.graph_stats();
+    bench(&mut engine);
+    let after = engine.graph_stats();
+    assert_eq!(after.builds, before.builds);
+    assert!(after.reuses > before.reuses + 19);
+}
+
+#[test]
+fn b1_a_budget_of_one_mib_too_few_refuses_before_loading() {
+    let (host, backend) = host(1);
+    let file = ModelFile::open(&arch("llama-dense")).unwrap();
+    let needed = plan(&file, &options(32), &host).unwrap().backends[0].total_bytes;
+    let with =
+        |mib: u64| Options { cpu_mem: Some(Setting::new(mib.to_string(), "--cpu-mem")), ..options(32) };
+    let fits = needed.div_ceil(1 << 20);
+    assert!(plan(&file, &with(fits), &host).unwrap().fits);
+    let refused = plan(&file, &with(fits - 1), &host).unwrap();
+    assert!(!refused.fits && refused.refusal.is_some());
+    let error =
+        Engine::load(file, &with(fits - 1), &host, vec![Box::new(backend)], &mut |_| panic!("loaded"));
+    assert_eq!(error.unwrap_err().kind(), ErrorKind::Refused);
+}
+
+#[test]
+fn tokens_beyond_the_context_or_the_vocabulary_are_refused() {
+    let mut engine = load(&arch("llama-dense"), &options(32), 1);
+    let long = BenchOptions { prompt: 65, generate: 0, depth: 0 };
+    let error = engine.bench(long, &CancelFlag::new()).unwrap_err();
+    assert!(matches!(error, Error::PromptTooLong { .. }), "{error}");
+    let error = engine.score(&[128], 1, &CancelFlag::new(), &mut |_, _| {}).unwrap_err();
+    assert!(matches!(error, Error::Token { id: 128, n_vocab: 128 }), "{error}");
+}
+
+#[test]
+fn a_text_longer_than_the_context_is_scored_in_windows() {
+    let mut engine = load(&arch("llama-dense"), &Options { ctx: Some(16), ..options(8) }, 1);
+    let scored = score(&mut engine, &IDS, 1);
+    assert_eq!((scored.n_tokens, scored.windows, scored.positions.len()), (40, 3, 40));
+    assert!(
+        scored.positions[..39].iter().all(|p| p.logprob.is_some()) && scored.positions[39].logprob.is_none()
+    );
+}
+
+#[test]
+fn cancelled_work_ends_at_the_last_committed_batch() {
+    let mut engine = load(&arch("llama-dense"), &options(8), 1);
+    let cancel = CancelFlag::new();
+    let scored = engine.score(&IDS, 1, &cancel, &mut |done, _| {
+        if done >= 16 {
+            cancel.cancel();
+        }
+    });
+    let scored = scored.unwrap();
+    assert!(scored.cancelled && scored.positions.len() == 16 && engine.committed() == &IDS[..16]);
+}
+
+#[test]
+fn a_file_that_is_cut_while_mapped_ends_in_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("model.gguf");
+    std::fs::copy(arch("llama-dense"), &path).unwrap();
+    let mut engine = load(&path, &options(8), 2);
+    score(&mut engine, &IDS, 1);
+    std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(8192).unwrap();
+    let error = engine.score(&IDS, 1, &CancelFlag::new(), &mut |_, _| {}).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Model, "{error}");
+}
