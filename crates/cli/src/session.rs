@@ -23,11 +23,13 @@ pub(crate) struct Session {
     pub(crate) load: Duration,
 }
 
-/// The path of the model, fetched if need be.
+/// The path of the model, fetched if need be. What is wrong with the options shows before anything is fetched.
 ///
 /// # Errors
-/// If the model can't be had.
+/// If a setting of the memory policy can't be read, the device isn't there, or the model can't be had.
 pub(crate) fn resolve(args: &ModelArgs) -> Result<PathBuf, CliError> {
+    args.engine.options().check()?;
+    cpu(&args.engine)?;
     let reference = match &args.model {
         // What isn't Unicode can only be a path.
         Some(model) => match model.to_str() {
@@ -114,6 +116,17 @@ impl MemoryReport {
             Ok((path.clone(), File::create(path).map_err(CliError::write(path))?))
         };
         Ok(Self { file: args.memory_report.as_ref().map(create).transpose()? })
+    }
+
+    /// Writes the plan of a command that loads nothing, if a report is asked for.
+    ///
+    /// # Errors
+    /// As [`plan`] and [`write`](Self::write).
+    pub(crate) fn write_plan(self, file: &ModelFile, args: &EngineArgs) -> Result<(), CliError> {
+        if self.file.is_none() {
+            return Ok(());
+        }
+        self.write(&plan(file, args, &args.options())?)
     }
 
     /// Writes the report.

@@ -133,6 +133,17 @@ impl Options {
     /// The context that is used where none was asked for, unless the model's own is smaller.
     pub const DEFAULT_CTX: usize = 4096;
 
+    /// Reads every setting of the memory policy, so that a bad one is known before any work.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] for the first that can't be read.
+    pub fn check(&self) -> Result<(), Error> {
+        self.gpu_layers.as_ref().map(GpuLayers::parse).transpose()?;
+        self.gpu_mem.as_ref().map(parse_mib).transpose()?;
+        self.cpu_mem.as_ref().map(CpuMem::parse).transpose()?;
+        Ok(())
+    }
+
     /// Positions of the context for a model that was trained on `n_ctx_train`.
     pub fn n_ctx(&self, n_ctx_train: usize) -> usize {
         self.ctx.unwrap_or_else(|| n_ctx_train.min(Self::DEFAULT_CTX))

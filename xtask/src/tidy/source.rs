@@ -79,7 +79,8 @@ impl Source {
     pub(super) fn variable_literals(&self) -> Vec<String> {
         let quoted = self.text.split('"').skip(1);
         let is_variable = |word: &&str| {
-            word.contains('_')
+            word.len() > 3
+                && word.contains('_')
                 && word.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_')
         };
         quoted.filter(is_variable).map(Into::into).collect()

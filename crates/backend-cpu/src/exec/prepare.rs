@@ -8,7 +8,6 @@ use super::places::{Place, Places, outside, refused, unsupported};
 use super::scratch::{NodeScratch, tables_bytes};
 use super::{Floats, Indices, Program, Step, Work};
 use super::{attention, element, gather, matmul, norm, rope, write};
-use crate::kernels::is_quantized;
 use crate::spec::CpuSpec;
 
 type Result<T> = std::result::Result<T, BackendError>;
@@ -191,5 +190,5 @@ impl<'a> Preparer<'a> {
 
 /// Whether a product with this type takes int8 activations; an error if it has no kernel.
 pub(super) fn takes_int8(op: &Op, dtype: DType) -> Result<bool> {
-    if dtype == DType::I32 { Err(unsupported(op, dtype)) } else { Ok(is_quantized(dtype)) }
+    if dtype == DType::I32 { Err(unsupported(op, dtype)) } else { Ok(dtype.is_quantized()) }
 }

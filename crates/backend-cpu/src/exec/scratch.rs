@@ -53,7 +53,7 @@ impl NodeScratch {
 
     /// One row is quantized by every thread for itself, which saves a barrier; more are shared out.
     fn mat_mul(dtype: DType, rows: usize, k: usize, threads: usize) -> Self {
-        if !kernels::is_quantized(dtype) {
+        if !dtype.is_quantized() {
             return Self::default();
         }
         let thread = round_up(kernels::matmul_scratch_bytes(dtype, rows, k));

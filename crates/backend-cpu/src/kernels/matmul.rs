@@ -8,21 +8,20 @@
 //! time are first expanded to bytes ([`Expand`]), then multiplied with all tokens ([`Panel`]).
 #![allow(unsafe_code, reason = "pointer kernels; `MatMul` states the contract")]
 
+mod panel;
+mod straight;
+
 use super::format::{Form, Format, Formula};
-use super::quantize::{GROUP, QuantLayout, QuantTile, TILE};
+use super::quantize::{QuantLayout, QuantTile, TILE};
 use super::simd::{LANES, Op, PAIRS, Rows, Simd};
+use panel::{Expand, Panel, PanelGroup};
 use std::marker::PhantomData;
 use std::ops::Range;
+use straight::Straight;
 
 /// From this many tokens on, expanding the weights first pays.
 const PANEL_FROM: usize = 4;
-
-/// A group of sixteen expanded rows: `q[j]` holds weights `4 * j..4 * j + 4` of each row.
-#[repr(C, align(64))]
-struct PanelGroup {
-    q: [[u8; 64]; 8],
-    factors: [[f32; LANES]; 3],
-}
+const _: () = assert!(PANEL_FROM <= TILE);
 
 /// `out[token * stride + row]` for some rows of a weight matrix and all tokens.
 #[derive(Clone)]
@@ -250,188 +249,3 @@ impl Job {
         }
     }
 }
-
-/// Products straight from GGUF blocks.
-struct Straight<F, const T: usize> {
-    job: Job,
-    w: Weights<F>,
-}
-
-impl<F: Format, const T: usize> Op for Straight<F, T> {
-    type Output = ();
-    #[inline(always)]
-    fn run<S: Simd>(self, s: S) {
-        let (job, w) = (&self.job, &self.w);
-        let next = w.base.wrapping_add(w.blocks * F::BYTES * LANES);
-        let mut acc = [s.splat(0.0); T];
-        for block in 0..w.blocks {
-            for line in 0..(LANES * F::BYTES).div_ceil(64) {
-                s.prefetch(next.wrapping_add(block * LANES * F::BYTES + line * 64));
-            }
-            // SAFETY: `MatMul` promises whole blocks in each row, and every group and token of the tile.
-            unsafe {
-                let p = w.base.add(block * F::BYTES);
-                let head = F::head(s, p, &w.rows);
-                for group in 0..F::GROUPS {
-                    let q = w.unpack(s, p, group);
-                    let factors = F::factors(s, &head, group);
-                    for (t, acc) in acc.iter_mut().enumerate() {
-                        let at = (block * F::GROUPS + group) * job.tile.width + t;
-                        let sum = group_sum::<S, F::Formula>(s, job, &q, &factors, at);
-                        *acc = job.add_group::<S, F::Formula>(s, *acc, sum, &factors, at);
-                    }
-                }
-            }
-        }
-        for (t, &acc) in acc.iter().enumerate() {
-            // SAFETY: `MatMul` promises the outputs.
-            unsafe { job.store(s, t, acc) };
-        }
-    }
-}
-
-/// The integer sum of a group in each row, as f32 (exact).
-///
-/// # Safety
-/// `at` must be a group and token of the tile.
-#[inline(always)]
-unsafe fn group_sum<S: Simd, F: Formula>(
-    s: S,
-    job: &Job,
-    q: &[S::Bytes; 8],
-    factors: &[S::F; 3],
-    at: usize,
-) -> S::F {
-    // SAFETY: the caller's promise.
-    let (a, first, second) = unsafe {
-        let a = s.splat32(job.tile.q.add(at * GROUP));
-        (a, job.start::<S, F>(s, at, 0), job.start::<S, F>(s, at, 1))
-    };
-    macro_rules! dots {
-        ($($i:literal)*) => {
-            [$(if F::FORM == Form::Signed { s.dot_signed(s.int(0), q[$i], a) } else { s.dot(s.int(0), q[$i], a) }),*]
-        };
-    }
-    let [x, y] = s.sum_halves(dots!(0 1 2 3 4 5 6 7));
-    match F::FORM {
-        Form::Halves => {
-            let x = s.int_to_f32(s.int_add(x, first));
-            let y = s.int_to_f32(s.int_add(y, second));
-            s.fma(y, factors[2], s.mul(x, factors[1]))
-        }
-        _ => s.int_to_f32(s.int_add(s.int_add(x, y), first)),
-    }
-}
-
-/// Expands sixteen rows to bytes and f32 factors.
-struct Expand<F> {
-    w: Weights<F>,
-    out: *mut PanelGroup,
-}
-
-impl<F: Format> Op for Expand<F> {
-    type Output = ();
-    #[inline(always)]
-    fn run<S: Simd>(self, s: S) {
-        let w = &self.w;
-        for block in 0..w.blocks {
-            // SAFETY: `MatMul` promises whole blocks in each row and scratch for all groups.
-            unsafe {
-                let p = w.base.add(block * F::BYTES);
-                let head = F::head(s, p, &w.rows);
-                for group in 0..F::GROUPS {
-                    let out = self.out.add(block * F::GROUPS + group);
-                    let q = s.transpose_bytes(w.unpack(s, p, group));
-                    for (j, &q) in q.iter().enumerate() {
-                        s.store_bytes((&raw mut (*out).q[j]).cast(), q);
-                    }
-                    for (j, &f) in F::factors(s, &head, group).iter().enumerate() {
-                        s.store((&raw mut (*out).factors[j]).cast(), f);
-                    }
-                }
-            }
-        }
-    }
-}
-
-/// Products of an expanded panel; returns the number of tokens.
-struct Panel<F, const T: usize> {
-    job: Job,
-    panel: *const PanelGroup,
-    formula: PhantomData<F>,
-}
-
-impl<F: Formula, const T: usize> Op for Panel<F, T> {
-    type Output = usize;
-    #[inline(always)]
-    fn run<S: Simd>(self, s: S) -> usize {
-        let job = &self.job;
-        let mut acc = [s.splat(0.0); T];
-        for g in 0..job.groups {
-            let at = g * job.tile.width + job.from;
-            // SAFETY: `MatMul` promises scratch and activations for all groups and tokens.
-            unsafe {
-                let panel = self.panel.add(g);
-                let factors = [
-                    s.load((&raw const (*panel).factors[0]).cast()),
-                    s.load((&raw const (*panel).factors[1]).cast()),
-                    s.load((&raw const (*panel).factors[2]).cast()),
-                ];
-                let mut sum = [s.splat(0.0); T];
-                if F::FORM == Form::Halves {
-                    let x = panel_sums::<S, F, T>(s, job, panel, at, 0, 4);
-                    let y = panel_sums::<S, F, T>(s, job, panel, at, 4, 8);
-                    for t in 0..T {
-                        let x = s.mul(s.int_to_f32(x[t]), factors[1]);
-                        sum[t] = s.fma(s.int_to_f32(y[t]), factors[2], x);
-                    }
-                } else {
-                    let x = panel_sums::<S, F, T>(s, job, panel, at, 0, 8);
-                    for t in 0..T {
-                        sum[t] = s.int_to_f32(x[t]);
-                    }
-                }
-                for t in 0..T {
-                    acc[t] = job.add_group::<S, F>(s, acc[t], sum[t], &factors, at + t);
-                }
-            }
-        }
-        for (t, &acc) in acc.iter().enumerate() {
-            // SAFETY: `MatMul` promises the outputs.
-            unsafe { job.store(s, t, acc) };
-        }
-        T
-    }
-}
-
-/// Integer sums of bytes `4 * from..4 * to` of a group for `T` tokens.
-///
-/// # Safety
-/// `at..at + T` must be tokens of a group of the tile.
-#[inline(always)]
-unsafe fn panel_sums<S: Simd, F: Formula, const T: usize>(
-    s: S,
-    job: &Job,
-    panel: *const PanelGroup,
-    at: usize,
-    from: usize,
-    to: usize,
-) -> [S::I; T] {
-    let mut sums = [s.int(0); T];
-    // SAFETY: the caller's promise.
-    unsafe {
-        let a = job.tile.q.add(at * GROUP);
-        for (t, sum) in sums.iter_mut().enumerate() {
-            *sum = job.start::<S, F>(s, at + t, from / 4);
-        }
-        for j in from..to {
-            let w = s.load_bytes((&raw const (*panel).q[j]).cast());
-            for (t, sum) in sums.iter_mut().enumerate() {
-                let a = s.splat4(a.add(t * GROUP + j * 4));
-                *sum = if F::FORM == Form::Signed { s.dot_signed(*sum, w, a) } else { s.dot(*sum, w, a) };
-            }
-        }
-    }
-    sums
-}
-const _: () = assert!(PANEL_FROM <= TILE);

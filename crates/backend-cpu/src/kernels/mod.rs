@@ -58,7 +58,7 @@ pub struct MatMul {
     pub rows: Range<usize>,
     /// Number of tokens.
     pub tokens: usize,
-    /// Activations: from [`Kernels::quantize`] if [`is_quantized`], else f32 `[tokens][k]`.
+    /// Activations: from [`Kernels::quantize`] if the type is quantized, else f32 `[tokens][k]`.
     pub x: *const u8,
     /// Result.
     pub out: *mut f32,
@@ -117,11 +117,6 @@ static AVAILABLE: LazyLock<Vec<&'static Kernels>> = LazyLock::new(|| {
     fast.into_iter().flatten().chain([&SCALAR]).collect()
 });
 
-/// Whether products with this type take int8 activations.
-pub fn is_quantized(dtype: DType) -> bool {
-    !matches!(dtype, DType::F32 | DType::F16 | DType::BF16 | DType::I32)
-}
-
 /// Bytes of the activations that [`Kernels::quantize`] writes.
 pub fn quantized_bytes(tokens: usize, k: usize) -> usize {
     QuantLayout::new(tokens, k).bytes()
@@ -129,7 +124,7 @@ pub fn quantized_bytes(tokens: usize, k: usize) -> usize {
 
 /// Bytes of scratch that [`Kernels::matmul`] needs on each thread.
 pub fn matmul_scratch_bytes(dtype: DType, tokens: usize, k: usize) -> usize {
-    if is_quantized(dtype) { matmul::scratch_bytes(QuantLayout::new(tokens, k), tokens) } else { 0 }
+    if dtype.is_quantized() { matmul::scratch_bytes(QuantLayout::new(tokens, k), tokens) } else { 0 }
 }
 
 /// Bytes of scratch that the attention kernels need on each thread.

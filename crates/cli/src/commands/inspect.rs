@@ -1,5 +1,6 @@
 //! `minfer inspect`: what is in a file. It needn't be a model that minfer runs.
 
+use minfer_engine::ModelFile;
 use minfer_gguf::{GgufTensorInfo, Index, Value};
 use serde::{Serialize, Serializer};
 use serde_json::Value as Json;
@@ -7,7 +8,8 @@ use serde_json::Value as Json;
 use crate::args::InspectArgs;
 use crate::error::CliError;
 use crate::output::{self, Versioned};
-use crate::{render, session};
+use crate::render;
+use crate::session::{self, MemoryReport};
 
 #[derive(Serialize)]
 struct Contents<'a> {
@@ -27,7 +29,12 @@ struct Tensor<'a> {
 
 /// Shows metadata and tensors; reads no weight.
 pub(super) fn inspect(args: &InspectArgs) -> Result<(), CliError> {
-    let index = Index::open(session::resolve(&args.model)?)?;
+    let report = MemoryReport::create(&args.model)?;
+    let path = session::resolve(&args.model)?;
+    let index = Index::open(&path)?;
+    if args.model.memory_report.is_some() {
+        report.write_plan(&ModelFile::open(&path)?, &args.model.engine)?;
+    }
     if args.model.output.json {
         let tensors = index.tensors().iter().map(tensor).collect();
         return output::print_json(&Versioned::new(Contents { metadata: &index, tensors }));

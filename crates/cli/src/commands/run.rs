@@ -4,9 +4,9 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, IsTerminal};
 
 use minfer_engine::{
-    CancelFlag, Conversation, Engine, Event, GenerateOptions, Generation, ModelFile, Plan, StopReason,
+    CancelFlag, Conversation, Engine, Error, Event, GenerateOptions, Generation, ModelFile, Plan, StopReason,
 };
-use minfer_text::TokenId;
+use minfer_text::{TemplateError, TokenId};
 use serde::Serialize;
 
 use super::stream::Stream;
@@ -42,10 +42,7 @@ pub(super) fn run(args: &RunArgs) -> Result<(), CliError> {
     let report = MemoryReport::create(&args.model)?;
     let file = session::open(&args.model)?;
     let generation = generation(&file, args)?;
-    let templated = !args.sampling.no_template && (converses || file.chat_template()?.is_some());
-    if !templated && args.sampling.system.is_some() {
-        return Err(CliError::NoTemplate { path: file.path().display().to_string() });
-    }
+    let templated = is_templated(&file, args, converses)?;
     let prompt = match &args.prompt {
         Some(prompt) => Some(prompt.clone()),
         None if converses => None,
@@ -66,6 +63,18 @@ pub(super) fn run(args: &RunArgs) -> Result<(), CliError> {
     report.write(&session.engine.memory_report())?;
     session.show_memory(&args.model);
     result
+}
+
+/// Whether the chat template is used.
+fn is_templated(file: &ModelFile, args: &RunArgs, converses: bool) -> Result<bool, CliError> {
+    if args.sampling.no_template {
+        return Ok(false);
+    }
+    let has_template = file.chat_template()?.is_some();
+    if args.sampling.system.is_some() && !has_template {
+        return Err(CliError::NoTemplate { path: file.path().display().to_string() });
+    }
+    Ok(converses || has_template)
 }
 
 /// Standard input without the line break that `echo` adds, so that it says the same as an argument.
@@ -136,7 +145,8 @@ fn answer(
     if generation.stop == StopReason::Cancelled { Err(CliError::Interrupted) } else { Ok(()) }
 }
 
-/// Generates from a prompt: the first turn of a conversation with this system prompt, or the plain continuation.
+/// Generates from a prompt: the first turn of a conversation with this system prompt, or the plain continuation. A
+/// template that isn't one counts as none, with a warning, unless a system prompt needs it.
 fn generate(
     engine: &mut Engine,
     prompt: &str,
@@ -144,14 +154,23 @@ fn generate(
     options: &GenerateOptions,
     cancel: &CancelFlag,
     on_event: &mut dyn FnMut(Event<'_>),
-) -> Result<Generation, minfer_engine::Error> {
-    match conversation {
-        Some(system) => {
-            let turn = Conversation::new(system).turn(engine, prompt, options, cancel, on_event)?;
-            Ok(turn.generation)
+) -> Result<Generation, Error> {
+    if let Some(system) = conversation {
+        let needs_template = system.is_some();
+        match Conversation::new(system).turn(engine, prompt, options, cancel, on_event) {
+            Err(error) if !needs_template && is_no_template(&error) => {
+                output::note(&format!("warning: {error}, as is done now"));
+            }
+            turn => return Ok(turn?.generation),
         }
-        None => engine.generate(&engine.encode(prompt)?, options, cancel, on_event),
     }
+    engine.generate(&engine.encode(prompt)?, options, cancel, on_event)
+}
+
+/// Whether the file's template can't be read, whatever the conversation.
+fn is_no_template(error: &Error) -> bool {
+    let Error::Template { source, .. } = error else { return false };
+    matches!(source, TemplateError::Syntax { .. } | TemplateError::TooLong { .. })
 }
 
 fn json<'a>(session: &Session, generation: &'a Generation) -> Answer<'a> {

@@ -8,8 +8,9 @@ use serde::Serialize;
 use super::read_text;
 use crate::args::TokenizeArgs;
 use crate::error::CliError;
+use crate::escape;
 use crate::output::{self, Versioned};
-use crate::{escape, session};
+use crate::session::{self, MemoryReport};
 
 #[derive(Serialize)]
 struct Tokens {
@@ -20,6 +21,7 @@ struct Tokens {
 
 /// Shows the ids and what each of them spells.
 pub(super) fn tokenize(args: &TokenizeArgs) -> Result<(), CliError> {
+    let report = MemoryReport::create(&args.model)?;
     let file = session::open(&args.model)?;
     let tokenizer = file.tokenizer()?;
     let text = read_text(&args.file)?;
@@ -27,6 +29,7 @@ pub(super) fn tokenize(args: &TokenizeArgs) -> Result<(), CliError> {
     let ids = tokenizer.encode(&text, specials).map_err(minfer_engine::Error::Encode)?;
     let pieces = ids.iter().map(|&id| piece(tokenizer, id)).collect();
     let tokens = Tokens { ids, pieces };
+    report.write_plan(&file, &args.model.engine)?;
     if args.model.output.json {
         return output::print_json(&Versioned::new(tokens));
     }

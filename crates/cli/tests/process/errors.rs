@@ -22,6 +22,7 @@ fn a_command_line_that_does_not_parse_is_2() {
 #[test]
 fn a_bad_setting_of_the_memory_policy_is_3_and_quoted_with_its_source() {
     for option in ["--gpu-layers", "--gpu-mem", "--cpu-mem"] {
+        run(&["inspect", model(), option, "banana"]).assert_error(3, &[option, "banana"]);
         for bad in ["-1", "4.5", "12abc", "banana"] {
             run(&["plan", model(), option, bad]).assert_error(3, &[option, bad]);
             let variable = format!("MINFER_{}", option[2..].to_uppercase().replace('-', "_"));
@@ -74,6 +75,7 @@ fn a_cache_that_cannot_be_written_is_1() {
 #[test]
 fn a_device_that_is_not_there_is_1() {
     run(&["plan", model(), "--device", "cuda:3"]).assert_error(1, &["cuda:3"]);
+    run(&["inspect", model(), "--device", "wgpu:x"]).assert_error(1, &["wgpu:x"]);
 }
 
 #[test]
@@ -116,8 +118,20 @@ fn text_from_a_file_is_escaped() {
 }
 
 #[test]
-fn a_broken_chat_template_names_the_way_around_it() {
+fn a_chat_template_that_does_not_parse_counts_as_none_and_says_so() {
     let path = write_model("broken-template", &[("tokenizer.chat_template", "{% for %}".into())]);
+    let options = ["-n", "4", "--temp", "0", "--ignore-eos"];
+    let plain = run(&[&["run", &path, "a", "--no-template"][..], &options].concat());
+    let answer = run(&[&["run", &path, "a"][..], &options].concat());
+    assert_eq!((answer.code, &answer.out), (Some(0), &plain.out));
+    assert!(answer.err.contains("tokenizer.chat_template") && plain.err.is_empty(), "{}", answer.err);
+    run(&["run", &path, "a", "--system", "x"]).assert_error(1, &["tokenizer.chat_template"]);
+}
+
+#[test]
+fn a_chat_template_that_fails_names_the_way_around_it() {
+    let path =
+        write_model("failing-template", &[("tokenizer.chat_template", "{{ raise_exception('no') }}".into())]);
     run(&["run", &path, "a", "-n", "1"]).assert_error(1, &["--no-template"]);
     assert_eq!(run(&["run", &path, "a", "-n", "1", "--no-template"]).code, Some(0));
 }

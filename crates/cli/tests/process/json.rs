@@ -70,6 +70,20 @@ fn a_memory_report_equals_its_plan_but_for_the_host() {
 }
 
 #[test]
+fn a_command_that_loads_nothing_reports_its_plan() {
+    for command in ["tokenize", "inspect", "plan"] {
+        let path = scratch(&format!("{command}.json"));
+        let mut args = vec![command, model(), "--memory-report", path.to_str().unwrap()];
+        if command == "tokenize" {
+            args.extend(["--file", "/dev/null"]);
+        }
+        assert_eq!(run(&args).code, Some(0), "{command}");
+        let report: Value = serde_json::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+        assert_eq!(report["fits"], true);
+    }
+}
+
+#[test]
 fn bench_gives_speed_per_test() {
     let bench = run(&["bench", model(), "-p", "16", "-n", "4", "-r", "2", "--depth", "8", "--json"]).json();
     assert_eq!(keys(&bench), ["schema_version", "model", "threads", "device", "results", "memory"]);

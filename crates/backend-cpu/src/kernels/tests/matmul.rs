@@ -32,7 +32,7 @@ fn weights(rng: &mut Rng, dtype: DType, rows: usize, k: usize) -> Vec<u8> {
         DType::F16 => half::f16::from_f32(rng.float()).to_le_bytes().to_vec(),
         _ => half::bf16::from_f32(rng.float()).to_le_bytes().to_vec(),
     };
-    if !is_quantized(dtype) {
+    if !dtype.is_quantized() {
         return (0..rows * k).flat_map(|_| float(rng)).collect();
     }
     let (row, halves, block) = layout(dtype, k);
@@ -57,15 +57,15 @@ fn product(
     splits: &[usize],
 ) -> Vec<f32> {
     let tokens = x.len() / k;
-    let mut acts = buffer(if is_quantized(dtype) { quantized_bytes(tokens, k) } else { 0 });
+    let mut acts = buffer(if dtype.is_quantized() { quantized_bytes(tokens, k) } else { 0 });
     let mut scratch = buffer(matmul_scratch_bytes(dtype, tokens, k));
     let mut out = vec![f32::NAN; tokens * rows];
     // SAFETY: all buffers have the sizes that the kernels declare.
     unsafe {
-        if is_quantized(dtype) {
+        if dtype.is_quantized() {
             table.quantize(x.as_ptr(), tokens, k, 0..tokens, acts.as_mut_ptr());
         }
-        let x = if is_quantized(dtype) { acts.as_ptr() } else { x.as_ptr().cast() };
+        let x = if dtype.is_quantized() { acts.as_ptr() } else { x.as_ptr().cast() };
         let mut from = 0;
         for &to in splits.iter().chain([&rows]) {
             table.matmul(MatMul {
@@ -106,7 +106,8 @@ fn scalar_products_match_f64() {
         let y = product(scalar(), dtype, &w, k, rows, &x, &[]);
         for token in 0..tokens {
             let x = &x[token * k..(token + 1) * k];
-            let a = if is_quantized(dtype) { restored(x) } else { x.iter().map(|&x| f64::from(x)).collect() };
+            let a =
+                if dtype.is_quantized() { restored(x) } else { x.iter().map(|&x| f64::from(x)).collect() };
             for row in 0..rows {
                 let bytes = layout(dtype, k).0;
                 let mut weights = vec![0.0; k];
@@ -172,7 +173,7 @@ proptest! {
         let mut rng = Rng::new(seed);
         let k = match dtype {
             DType::Q4K | DType::Q5K | DType::Q6K => 256 * blocks,
-            _ if is_quantized(dtype) => 32 * blocks,
+            _ if dtype.is_quantized() => 32 * blocks,
             _ => 1 + rng.below(100),
         };
         let w = weights(&mut rng, dtype, rows, k);
