@@ -4,6 +4,7 @@
 //! - [`Engine`]: a loaded model with one sequence: generates, scores, measures.
 //! - [`Conversation`]: messages over an engine, with the cache kept from turn to turn.
 
+mod alternatives;
 mod bench;
 mod cancel;
 mod context;

@@ -10,6 +10,7 @@ use minfer_models::Model;
 use minfer_tensor::Bytes;
 use minfer_text::{ChatTemplate, Tokenizer};
 
+use crate::alternatives::alternatives;
 use crate::context::Context;
 use crate::plan::{BackendMemory, BlockMemory, MemoryAnswer, ModelInfo, Offload, Plan, Refusal, Request};
 use crate::{CpuMem, Error, GpuLayers, ModelFile, Options, host_memory, parse_mib, slack};
@@ -57,24 +58,37 @@ pub(crate) fn admit(file: &ModelFile, options: &Options, host: &Host) -> Result<
     }
 }
 
+/// The bytes of a request, and the host's answer that its budget came from.
+pub(crate) struct Resolved {
+    pub(crate) memory: MemoryPlan,
+    states: Vec<StateDecl>,
+    answer: DeviceMemory,
+}
+
+/// The bytes of a request; whether they fit is [`MemoryPlan::admit`]'s question.
+pub(crate) fn resolve_memory(file: &ModelFile, options: &Options, host: &Host) -> Result<Resolved, Error> {
+    let model = file.model();
+    let n_ctx = options.n_ctx(model.config().n_ctx_train);
+    let (answer, budget) = cpu_budget(options)?;
+    let states = model.states(n_ctx, options.kv_type).map_err(|source| model_error(file, source))?;
+    let memory = MemoryPlan::resolve(&PlanRequest {
+        backends: &[(Arc::clone(&host.cpu), budget)],
+        offload: OffloadPlan::cpu_only(n_layers(model)),
+        weights: model.weights(),
+        mapped: &mapped_weights(file),
+        host: host_bound(file, n_ctx, options.batch),
+        states: &states,
+        graphs: &graphs(model, options.batch, &states)?,
+    })?;
+    Ok(Resolved { memory, states, answer })
+}
+
 fn resolve(file: &ModelFile, options: &Options, host: &Host) -> Result<Admitted, Error> {
     let model = file.model();
     let n_ctx = options.n_ctx(model.config().n_ctx_train);
-    let (offload, note) = offload(options, model)?;
-    let (memory_answer, budget) = cpu_budget(options)?;
-    let model_error = |source| Error::Model { path: file.path().to_owned(), source };
-    let states = model.states(n_ctx, options.kv_type).map_err(model_error)?;
-    let graphs = graphs(model, options.batch, &states)?;
-    let mapped = mapped_weights(file);
-    let memory = MemoryPlan::resolve(&PlanRequest {
-        backends: &[(Arc::clone(&host.cpu), budget)],
-        offload,
-        weights: model.weights(),
-        mapped: &mapped,
-        host: host_bound(file, n_ctx, options.batch),
-        states: &states,
-        graphs: &graphs,
-    })?;
+    let note = offload_note(options)?;
+    let offload = OffloadPlan::cpu_only(n_layers(model));
+    let Resolved { memory, states, answer } = resolve_memory(file, options, host)?;
     let refusal = memory.admit().err().map(refusal);
     let plan = Plan {
         schema_version: Plan::SCHEMA_VERSION,
@@ -91,10 +105,11 @@ fn resolve(file: &ModelFile, options: &Options, host: &Host) -> Result<Admitted,
             unblocked_on_device: offload.device_holds_unblocked(),
             note: note.clone(),
         },
-        backends: memory.backends().iter().map(|b| planned_memory(b, &host.cpu, &memory_answer)).collect(),
+        backends: memory.backends().iter().map(|b| planned_memory(b, &host.cpu, &answer)).collect(),
         blocks: blocks(model, &states),
-        kv_bytes_per_token: model.kv_bytes_per_token(options.kv_type).map_err(model_error)?.get(),
-        alternatives: Vec::new(),
+        kv_bytes_per_token: states.iter().filter_map(StateDecl::nbytes).sum::<Bytes>().get()
+            / n_ctx.max(1) as u64,
+        alternatives: if refusal.is_some() { alternatives(file, options, host) } else { Vec::new() },
         fits: refusal.is_none(),
         refusal,
         notes: note.into_iter().chain(context_note(n_ctx, model)).collect(),
@@ -108,41 +123,46 @@ fn context_note(n_ctx: usize, model: &Model) -> Option<String> {
     beyond.then(|| format!("a context of {n_ctx} is beyond the {trained} positions the model was trained on"))
 }
 
-/// The offload without a device: everything on the CPU, with a reason where blocks were asked for (rule O2).
-fn offload(options: &Options, model: &Model) -> Result<(OffloadPlan, Option<String>), Error> {
+fn model_error(file: &ModelFile, source: minfer_models::ModelError) -> Error {
+    Error::Model { path: file.path().to_owned(), source }
+}
+
+/// Blocks are at most as many as tensors, which an index counts in 32 bits.
+fn n_layers(model: &Model) -> u32 {
+    u32::try_from(model.config().n_layers()).unwrap_or(u32::MAX)
+}
+
+/// Without a device everything is on the CPU, with a reason where blocks were asked for (rule O2).
+fn offload_note(options: &Options) -> Result<Option<String>, Error> {
     if let Some(setting) = options.gpu_mem.as_ref() {
         parse_mib(setting)?;
     }
     let asked = options.gpu_layers.as_ref().filter(|s| !s.value.is_empty());
-    let note = match asked.map(GpuLayers::parse).transpose()? {
-        Some(GpuLayers::All) => Some("all blocks"),
-        Some(GpuLayers::Count(n)) if n > 0 => Some("blocks"),
-        _ => None,
+    let what = match asked.map(GpuLayers::parse).transpose()? {
+        Some(GpuLayers::All) => "all blocks",
+        Some(GpuLayers::Count(n)) if n > 0 => "blocks",
+        _ => return Ok(None),
     };
-    let note =
-        note.map(|what| format!("{what} were asked for on a device, but there is none: running on the CPU"));
-    // Blocks are at most as many as tensors, which an index counts in 32 bits.
-    let n_layers = u32::try_from(model.config().n_layers()).unwrap_or(u32::MAX);
-    Ok((OffloadPlan::cpu_only(n_layers), note))
+    Ok(Some(format!("{what} were asked for on a device, but there is none: running on the CPU")))
 }
 
 /// The host's answer and budget: unbounded unless `--cpu-mem` says otherwise (rules A2, B5).
 fn cpu_budget(options: &Options) -> Result<(DeviceMemory, Budget), Error> {
-    let Some(setting) = &options.cpu_mem else { return Ok((DeviceMemory::NoDevice, Budget::Unbounded)) };
-    match CpuMem::parse(setting)? {
-        CpuMem::Limit(bytes) => {
-            let memory = DeviceMemory::NoDevice;
-            let budget = budget_decision(Some(bytes), &memory).budget;
-            Ok((memory, budget))
+    let (memory, budget) = match options.cpu_mem.as_ref().map(CpuMem::parse).transpose()? {
+        None => (DeviceMemory::NoDevice, Budget::Unbounded),
+        Some(CpuMem::Limit(bytes)) => {
+            let budget = budget_decision(Some(bytes), &DeviceMemory::NoDevice).budget;
+            (DeviceMemory::NoDevice, budget)
         }
-        CpuMem::Auto => match host_memory() {
+        Some(CpuMem::Auto) => match host_memory() {
             DeviceMemory::Reported { free, total } => {
                 let budget = Budget::Limited(free.saturating_sub(slack(free)));
-                Ok((DeviceMemory::Reported { free, total }, budget))
+                (DeviceMemory::Reported { free, total }, budget)
             }
-            failed => Ok((failed, Budget::Unknown)),
+            failed => (failed, Budget::Unknown),
         },
-    }
+    };
+    Ok((memory, if options.allow_paging { budget.allow_paging() } else { budget }))
 }
 
 /// The graphs of all rungs.
@@ -241,7 +261,7 @@ fn planned_memory(plan: &BackendPlan, spec: &Arc<dyn DeviceSpec>, memory: &Devic
         scratch_bytes: category(minfer_graph::Category::Scratch),
         host_bytes: category(minfer_graph::Category::Host),
         total_bytes: total.get(),
-        headroom_bytes: plan.budget.limit().map(|budget| budget.saturating_sub(total).get()),
+        headroom_bytes: plan.budget.headroom(total, plan.weights.mapped).map(Bytes::get),
         staging_bytes,
         mapped_bytes: plan.weights.mapped.get(),
         anonymous_bytes: total.saturating_sub(plan.weights.mapped).get(),

@@ -81,7 +81,7 @@ fn a10_decoding_reuses_one_graph() {
 }
 
 #[test]
-fn b1_a_budget_of_one_mib_too_few_refuses_before_loading() {
+fn b3_a_refusal_comes_before_loading_and_its_alternatives_are_admitted() {
     let (host, backend) = host(1);
     let file = ModelFile::open(&arch("llama-dense")).unwrap();
     let needed = plan(&file, &options(32), &host).unwrap().backends[0].total_bytes;

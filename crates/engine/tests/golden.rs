@@ -1,5 +1,7 @@
 //! The tiny models' logits against those of an independent implementation.
 
+#![allow(clippy::unwrap_used, reason = "only a test uses it")]
+
 mod common;
 
 use common::{ARCHS, arch, data, load, options, score};

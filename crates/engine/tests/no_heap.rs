@@ -1,4 +1,5 @@
 //! Nothing allocates in a decode step.
+#![allow(unsafe_code, reason = "a global allocator that counts")]
 
 mod common;
 
@@ -14,7 +15,6 @@ struct Counting;
 static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
 
 // SAFETY: everything is the system allocator's; counting doesn't touch the memory.
-#[allow(unsafe_code)] // a global allocator can't be had otherwise
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);

@@ -28,6 +28,8 @@ pub enum Budget {
     Unbounded,
     /// At most this much.
     Limited(Bytes),
+    /// At most this much beside mapped weights, whose pages the system may take back (rule B5, `--allow-paging`).
+    LimitedAnonymous(Bytes),
     /// The device was asked and failed: nothing is refused for want of budget, everything is charged and reported.
     Unknown,
 }
@@ -36,8 +38,27 @@ impl Budget {
     /// The limit, if there is one.
     pub fn limit(self) -> Option<Bytes> {
         match self {
-            Budget::Limited(bytes) => Some(bytes),
+            Budget::Limited(bytes) | Budget::LimitedAnonymous(bytes) => Some(bytes),
             Budget::Unbounded | Budget::Unknown => None,
+        }
+    }
+
+    /// What the limit leaves of a total of which `mapped` bytes are pages of a file; 0 if it is exceeded.
+    pub fn headroom(self, total: Bytes, mapped: Bytes) -> Option<Bytes> {
+        Some(self.limit()?.saturating_sub(total.saturating_sub(self.exempt(mapped))))
+    }
+
+    /// The part of `mapped` bytes that the limit doesn't count.
+    pub(crate) fn exempt(self, mapped: Bytes) -> Bytes {
+        if matches!(self, Budget::LimitedAnonymous(_)) { mapped } else { Bytes::ZERO }
+    }
+
+    /// The same limit with mapped weights exempt.
+    #[must_use]
+    pub fn allow_paging(self) -> Self {
+        match self {
+            Budget::Limited(bytes) => Budget::LimitedAnonymous(bytes),
+            other => other,
         }
     }
 }

@@ -144,8 +144,11 @@ impl Ledger {
     ) -> Result<Reservation<'_>, BudgetExceeded> {
         let account = &mut self.accounts[backend.index()];
         let limit = account.budget.limit().unwrap_or(Bytes::MAX);
-        let after =
-            account.charged.checked_add(request).filter(|after| exact_total(after) <= limit.get().into());
+        let within = |after: &Charges| {
+            let exempt = account.budget.exempt(after.get(Category::MappedWeights));
+            exact_total(after) - u128::from(exempt.get()) <= limit.get().into()
+        };
+        let after = account.charged.checked_add(request).filter(within);
         let Some(after) = after else {
             return Err(BudgetExceeded {
                 backend: account.name.clone(),
@@ -243,6 +246,18 @@ mod tests {
             assert_eq!(books.charged(CPU()), Charges::default());
             charge(&mut books, category, 1).unwrap();
         }
+    }
+
+    #[test]
+    fn b5_pages_of_a_file_are_exempt_where_paging_is_allowed() {
+        let mut books = ledger(Budget::Limited(Bytes::new(10)).allow_paging());
+        charge(&mut books, Category::MappedWeights, 1000).unwrap();
+        charge(&mut books, Category::AnonymousWeights, 4).unwrap();
+        assert!(charge(&mut books, Category::Kv, 7).is_err());
+        charge(&mut books, Category::Kv, 6).unwrap();
+        let (total, mapped) = (Bytes::new(1010), Bytes::new(1000));
+        assert_eq!(books.budget(CPU()).headroom(total, mapped), Some(Bytes::ZERO));
+        assert_eq!(Budget::Limited(Bytes::new(1011)).headroom(total, mapped), Some(Bytes::new(1)));
     }
 
     #[test]

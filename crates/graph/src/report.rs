@@ -50,6 +50,6 @@ impl MemoryReport {
 
     /// What the budget leaves; `None` without a budget.
     pub fn headroom_bytes(&self) -> Option<Bytes> {
-        Some(self.budget.limit()?.saturating_sub(self.total_bytes()))
+        self.budget.headroom(self.total_bytes(), self.mapped_bytes)
     }
 }

@@ -1,6 +1,7 @@
 //! A loaded tiny model on the CPU.
 
-#![allow(dead_code)] // each test binary uses its part
+#![allow(dead_code, reason = "each test binary uses its part")]
+#![allow(clippy::unwrap_used, reason = "only tests use it")]
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -29,7 +30,7 @@ pub(crate) fn options(batch: usize) -> Options {
 pub(crate) fn host(threads: usize) -> (Host, CpuBackend) {
     let spec = CpuSpec::detect(threads);
     let cpu_level = spec.kernels().name().to_owned();
-    let host = Host { cpu: Arc::new(spec.clone()), threads, cpu_level };
+    let host = Host { cpu: Arc::new(spec), threads, cpu_level };
     (host, CpuBackend::new(spec).unwrap())
 }
 
