@@ -104,7 +104,7 @@ impl Simd for Scalar {
     }
     unsafe fn gather(self, p: *const u8, rows: &Rows) -> Self::I {
         // SAFETY: see above.
-        rows.at.map(|at| i32::from_le_bytes(unsafe { read(p.add(at)) }))
+        rows.index.map(|at| i32::from_le_bytes(unsafe { read(p.add(at as usize)) }))
     }
 
     unsafe fn load_bytes(self, p: *const u8) -> Self::Bytes {
