@@ -15,6 +15,10 @@ pub(crate) use sampling::SamplingArgs;
 
 use crate::env;
 
+/// Said below the options of a command.
+const TWINS: &str =
+    "Options about memory, device and output can be set by a variable: --gpu-layers by MINFER_GPU_LAYERS.";
+
 /// The heading of the options that decide about memory and devices.
 const ENGINE: &str = "Memory and device";
 /// The heading of the options that decide what is shown.
@@ -204,7 +208,9 @@ impl Command {
 
 /// The command line as clap sees it: the last of a repeated option wins, and options have their twins.
 fn definition() -> clap::Command {
-    Cli::command().mut_subcommands(|command| command.args_override_self(true).mut_args(with_twin))
+    let with_twins =
+        |command: clap::Command| command.args_override_self(true).after_help(TWINS).mut_args(with_twin);
+    Cli::command().mut_subcommands(with_twins)
 }
 
 /// The option with its environment variable, if it is one that has one and the variable isn't empty.

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::args::BenchArgs;
 use crate::error::CliError;
+use crate::escape;
 use crate::output::{self, Versioned};
 use crate::progress::Bar;
 use crate::session::{self, Session};
@@ -41,7 +42,7 @@ pub(super) fn bench(args: &BenchArgs) -> Result<(), CliError> {
     let mut options = args.model.engine.options();
     if options.ctx.is_none() {
         let usual = options.n_ctx(file.model().config().n_ctx_train);
-        options.ctx = Some(usual.max((args.depth + args.prompt.max(args.generate)) as usize));
+        options.ctx = Some(usual.max(args.depth as usize + args.prompt.max(args.generate) as usize));
     }
     let mut session = session::load(file, &args.model, &options)?;
     let report = repeat(&mut session, args).map(|runs| report(&session, args, &runs));
@@ -115,7 +116,7 @@ fn lines(report: &Report) -> String {
         let speed = &result.tokens_per_second;
         format!("{:<16}{:>10.2} +- {:.2} tokens/s\n", result.test, speed.mean, speed.stddev)
     };
-    let header = format!("{}, {} threads\n", crate::escape::line(&report.device), report.threads);
+    let header = format!("{}\n", escape::line(&report.device));
     header + &report.results.iter().map(line).collect::<String>()
 }
 

@@ -6,7 +6,7 @@ use super::support::*;
 
 const MODEL: &str = "smollm2:135m";
 
-/// Runs on the model in the cache; a hub that isn't there keeps the test from downloading.
+/// Runs on the model in the cache, or as a last resort fetches it.
 fn cached(args: &[&str]) -> Outcome {
     let outcome = run(args);
     assert!(
