@@ -84,7 +84,7 @@ impl Tokenizer {
                 })?;
                 (Algorithm::Bpe(Box::new(Bpe::new(&vocab, &source.tokens, merges, split)?)), split.add_bos)
             }
-            TokenizerModel::Spm => (Algorithm::Spm(Box::new(spm(source)?)), true),
+            TokenizerModel::Spm => (Algorithm::Spm(Box::new(spm(&vocab, source)?)), true),
         };
         let ids = source.ids;
         let specials = special::Specials::new(&vocab)?;
@@ -255,7 +255,7 @@ fn pre_tokenizer(source: &VocabSource<'_>) -> Result<PreTokenizer, Error> {
     }
 }
 
-fn spm(source: &VocabSource<'_>) -> Result<Spm, Error> {
+fn spm(vocab: &Vocab, source: &VocabSource<'_>) -> Result<Spm, Error> {
     let scores = source
         .scores
         .as_deref()
@@ -267,7 +267,7 @@ fn spm(source: &VocabSource<'_>) -> Result<Spm, Error> {
             bytes[usize::from(byte)].get_or_insert(id as TokenId);
         }
     }
-    Ok(Spm::new(scores, bytes, source.ids.unknown, source.add_space_prefix.unwrap_or(true)))
+    Ok(Spm::new(vocab, scores, bytes, source.ids.unknown, source.add_space_prefix.unwrap_or(true)))
 }
 
 /// Whether the published tokenizer of this model drops white space after control tokens, which files don't record.

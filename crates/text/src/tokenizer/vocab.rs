@@ -34,7 +34,7 @@ impl TokenKind {
     }
 
     /// Whether splitting and merging a text may end in such a token.
-    fn is_text(self) -> bool {
+    pub(crate) fn is_text(self) -> bool {
         matches!(self, Self::Normal | Self::UserDefined | Self::Unused)
     }
 }
