@@ -24,7 +24,8 @@ pub(crate) fn alternatives(file: &ModelFile, options: &Options, host: &Host) -> 
     let ctx = largest_context(options.n_ctx(file.model().config().n_ctx_train), |n| {
         left(file, &with_ctx(n), host).is_some()
     });
-    let smaller = ladder(options.batch).filter(|&n| n < options.batch);
+    let n_batch = options.n_batch(options.n_ctx(file.model().config().n_ctx_train));
+    let smaller = ladder(n_batch).filter(|&n| n < n_batch);
     let batch = smaller.filter(|&n| left(file, &with_batch(n), host).is_some()).last();
     let f16 = options.kv_type == DType::F32;
     let budget = needed_mib(file, options, host).map(|mib| mib.to_string());

@@ -87,6 +87,12 @@ pub enum Error {
         /// The tensor.
         name: String,
     },
+    /// Keys and values can't be kept in this type.
+    #[error("--kv-type: no kernel keeps keys and values as {found}; expected f16 or f32")]
+    KvType {
+        /// The type that was asked for.
+        found: minfer_tensor::DType,
+    },
     /// A token that the model has no embedding for.
     #[error("token {id} is beyond the model's {n_vocab} tokens")]
     Token {
@@ -128,7 +134,7 @@ impl Error {
             | Error::Weight { .. }
             | Error::NotFinite { .. } => ErrorKind::Model,
             Error::Refused(_) => ErrorKind::Refused,
-            Error::Sampling(_) => ErrorKind::Usage,
+            Error::Sampling(_) | Error::KvType { .. } => ErrorKind::Usage,
             Error::Encode(_)
             | Error::Template { .. }
             | Error::NoTemplate { .. }

@@ -148,6 +148,11 @@ impl Options {
     pub fn n_ctx(&self, n_ctx_train: usize) -> usize {
         self.ctx.unwrap_or_else(|| n_ctx_train.min(Self::DEFAULT_CTX))
     }
+
+    /// Largest number of tokens in one run: no more than the context holds.
+    pub fn n_batch(&self, n_ctx: usize) -> usize {
+        self.batch.clamp(1, n_ctx.max(1))
+    }
 }
 
 #[cfg(test)]

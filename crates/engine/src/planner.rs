@@ -7,7 +7,7 @@ use minfer_graph::{
     OffloadPlan, PlanRequest, StateDecl, block_of, budget_decision, rungs,
 };
 use minfer_models::Model;
-use minfer_tensor::Bytes;
+use minfer_tensor::{Bytes, DType};
 use minfer_text::{ChatTemplate, Tokenizer};
 
 use crate::alternatives::alternatives;
@@ -69,6 +69,8 @@ pub(crate) struct Resolved {
 pub(crate) fn resolve_memory(file: &ModelFile, options: &Options, host: &Host) -> Result<Resolved, Error> {
     let model = file.model();
     let n_ctx = options.n_ctx(model.config().n_ctx_train);
+    let n_batch = options.n_batch(n_ctx);
+    check_kv_type(options)?;
     let (answer, budget) = cpu_budget(options)?;
     let states = model.states(n_ctx, options.kv_type).map_err(|source| model_error(file, source))?;
     let memory = MemoryPlan::resolve(&PlanRequest {
@@ -76,9 +78,9 @@ pub(crate) fn resolve_memory(file: &ModelFile, options: &Options, host: &Host) -
         offload: OffloadPlan::cpu_only(n_layers(model)),
         weights: model.weights(),
         mapped: &mapped_weights(file),
-        host: host_bound(file, n_ctx, options.batch),
+        host: host_bound(file, n_ctx, n_batch),
         states: &states,
-        graphs: &graphs(model, options.batch, &states)?,
+        graphs: &graphs(model, n_batch, &states)?,
     })?;
     Ok(Resolved { memory, states, answer })
 }
@@ -112,15 +114,38 @@ fn resolve(file: &ModelFile, options: &Options, host: &Host) -> Result<Admitted,
         alternatives: if refusal.is_some() { alternatives(file, options, host) } else { Vec::new() },
         fits: refusal.is_none(),
         refusal,
-        notes: note.into_iter().chain(context_note(n_ctx, model)).collect(),
+        notes: [note, context_note(n_ctx, model), host_note(&memory, options)]
+            .into_iter()
+            .flatten()
+            .collect(),
     };
     Ok(Admitted { plan, memory, offload })
+}
+
+/// Without a budget nothing is refused, but a plan that the system has no room for is worth a warning (rule B5).
+fn host_note(memory: &MemoryPlan, options: &Options) -> Option<String> {
+    let DeviceMemory::Reported { free, .. } = host_memory() else { return None };
+    let room = free.saturating_sub(slack(free));
+    let cpu = memory.backends().last()?;
+    let total = cpu.charges().total();
+    let beyond = options.cpu_mem.is_none() && total > room;
+    beyond.then(|| {
+        format!("the plan takes {total}, the system has {room} to give; --cpu-mem auto would refuse it")
+    })
 }
 
 fn context_note(n_ctx: usize, model: &Model) -> Option<String> {
     let trained = model.config().n_ctx_train;
     let beyond = n_ctx > trained;
     beyond.then(|| format!("a context of {n_ctx} is beyond the {trained} positions the model was trained on"))
+}
+
+/// The types that the CPU has kernels for.
+fn check_kv_type(options: &Options) -> Result<(), Error> {
+    match options.kv_type {
+        DType::F16 | DType::F32 => Ok(()),
+        found => Err(Error::KvType { found }),
+    }
 }
 
 fn model_error(file: &ModelFile, source: minfer_models::ModelError) -> Error {
@@ -199,7 +224,7 @@ fn request(options: &Options, host: &Host, n_ctx: usize) -> Request {
         gpu_layers: said.map_or_else(|| "all".to_owned(), |s| s.value.clone()),
         source: said.map_or_else(|| "default".to_owned(), |s| s.source.clone()),
         ctx: n_ctx,
-        batch: options.batch,
+        batch: options.n_batch(n_ctx),
         kv_type: options.kv_type.name().to_lowercase(),
         reserve: options.reserve,
         threads: host.threads,

@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use minfer_engine::{Error, ModelFile};
+use minfer_gguf::Index;
 use minfer_text::{Specials, TokenId, Tokenizer};
 use serde::Serialize;
 
@@ -22,14 +24,19 @@ struct Tokens {
 /// Shows the ids and what each of them spells.
 pub(super) fn tokenize(args: &TokenizeArgs) -> Result<(), CliError> {
     let report = MemoryReport::create(&args.model)?;
-    let file = session::open(&args.model)?;
-    let tokenizer = file.tokenizer()?;
+    let path = session::resolve(&args.model)?;
+    let index = Index::open(&path)?;
+    // A vocabulary is enough: the file needn't be a model that minfer runs.
+    let tokenizer = Tokenizer::from_metadata(index.metadata());
+    let tokenizer = tokenizer.map_err(|source| Error::Tokenizer { path: path.clone(), source })?;
     let text = read_text(&args.file)?;
     let specials = if args.no_special { Specials::NONE } else { Specials::ALL };
-    let ids = tokenizer.encode(&text, specials).map_err(minfer_engine::Error::Encode)?;
-    let pieces = ids.iter().map(|&id| piece(tokenizer, id)).collect();
+    let ids = tokenizer.encode(&text, specials).map_err(Error::Encode)?;
+    let pieces = ids.iter().map(|&id| piece(&tokenizer, id)).collect();
     let tokens = Tokens { ids, pieces };
-    report.write_plan(&file, &args.model.engine)?;
+    if args.model.memory_report.is_some() {
+        report.write_plan(&ModelFile::open(&path)?, &args.model.engine)?;
+    }
     if args.model.output.json {
         return output::print_json(&Versioned::new(tokens));
     }
