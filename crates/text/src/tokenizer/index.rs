@@ -126,15 +126,16 @@ mod tests {
         let pieces: Vec<&[u8]> =
             (1..=text.len()).flat_map(|n| text.windows(n).collect::<Vec<_>>()).chain([&b"a\0"[..]]).collect();
         let mut index = Index::with_capacity(pieces.len(), pieces.len());
+        let piece = |id: TokenId| pieces[id as usize];
         for id in 0..pieces.len() {
-            index.insert(id as TokenId, |id| pieces[id as usize]);
+            index.insert(id as TokenId, piece);
         }
         for &bytes in &pieces {
-            let id = index.find(bytes, |id| pieces[id as usize]).unwrap();
+            let id = index.find(bytes, piece).unwrap();
             assert_eq!(pieces.iter().position(|&piece| piece == bytes), Some(id as usize));
         }
-        assert_eq!(index.find(b"", |_| b""), None);
-        assert_eq!(index.find(b"b\0", |id| pieces[id as usize]), None);
-        assert_eq!(index.find(b"zzzzzzzzzzzzzzz", |id| pieces[id as usize]), None);
+        for bytes in [&b""[..], b"b\0", b"zzzzzzzzzzzzzzz"] {
+            assert_eq!(index.find(bytes, piece), None);
+        }
     }
 }
