@@ -85,8 +85,9 @@ impl Context {
             batch,
             committed: Vec::with_capacity(cparams.n_ctx),
             staging: Staging::with_capacity(batch),
-            logits: vec![0.0; n_logits],
-            logit_bytes: vec![0; n_logits * size_of::<f32>()],
+            // No zeroes: the system would hand those out at the first use only, and the plan was admitted for now.
+            logits: vec![f32::NAN; n_logits],
+            logit_bytes: vec![u8::MAX; n_logits * size_of::<f32>()],
         }
     }
 
