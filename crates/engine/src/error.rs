@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use minfer_graph::GraphError;
 use thiserror::Error;
 
-/// What kind of trouble an [`Error`] is: the command line's exit code follows from it.
+/// What kind of trouble an [`enum@Error`] is: the command line's exit code follows from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
     /// The work failed: a prompt longer than the context, a lost device.
