@@ -43,7 +43,7 @@ mod tests {
 
     #[test]
     fn all_threads_stop_at_the_same_step() {
-        let rounds = if cfg!(miri) { 3 } else { 300 };
+        let rounds = if cfg!(miri) { 3 } else { 30 };
         let mut pool = ThreadPool::new(3).unwrap();
         for last in 0..rounds {
             let cancel = CancelFlag::new();
