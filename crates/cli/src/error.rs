@@ -46,6 +46,12 @@ pub(crate) enum CliError {
         /// The system's error.
         source: io::Error,
     },
+    /// Output would replace a model.
+    #[error("{path} is a GGUF file and is not overwritten; name another file for the output")]
+    OverwritesModel {
+        /// The file.
+        path: String,
+    },
     /// A text isn't UTF-8.
     #[error("{what} is not UTF-8 text: byte {offset} begins no character")]
     NotText {
@@ -137,6 +143,7 @@ impl CliError {
             Self::Fetch(_)
             | Self::Read { .. }
             | Self::Write { .. }
+            | Self::OverwritesModel { .. }
             | Self::NotText { .. }
             | Self::NoCache
             | Self::NoDevice { .. }

@@ -1,7 +1,7 @@
 //! From a `MODEL` to a plan and to a loaded engine: what the commands have in common.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -142,10 +142,8 @@ impl MemoryReport {
     /// # Errors
     /// If it can't be created.
     pub(crate) fn create(args: &ModelArgs) -> Result<Self, CliError> {
-        let create = |path: &PathBuf| -> Result<_, CliError> {
-            Ok((path.clone(), File::create(path).map_err(CliError::write(path))?))
-        };
-        Ok(Self { file: args.memory_report.as_ref().map(create).transpose()? })
+        let open = |path: &PathBuf| -> Result<_, CliError> { Ok((path.clone(), create(path)?)) };
+        Ok(Self { file: args.memory_report.as_ref().map(open).transpose()? })
     }
 
     /// Writes the plan of a command that loads nothing, if a report is asked for.
@@ -173,9 +171,22 @@ impl MemoryReport {
 /// Writes a whole file.
 ///
 /// # Errors
-/// If it can't be written.
+/// If it can't be written, or holds a model.
 pub(crate) fn write_file(path: &Path, text: &str) -> Result<(), CliError> {
-    std::fs::write(path, text).map_err(CliError::write(path))
+    create(path)?.write_all(text.as_bytes()).map_err(CliError::write(path))
+}
+
+/// A new, empty file for output; a file that is there is emptied, unless it is a model: two paths are easily mixed up.
+fn create(path: &Path) -> Result<File, CliError> {
+    if path.is_file() && starts_as_model(path) {
+        return Err(CliError::OverwritesModel { path: path.display().to_string() });
+    }
+    File::create(path).map_err(CliError::write(path))
+}
+
+fn starts_as_model(path: &Path) -> bool {
+    let mut magic = [0; 4];
+    File::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok() && magic == *b"GGUF"
 }
 
 /// The description of the host's processor, and of what runs on it.

@@ -51,3 +51,18 @@ fn a_report_that_cannot_be_written_is_known_before_the_work() {
     outcome.assert_error(1, &["/no/such/folder/report"]);
     assert_eq!(outcome.out, "");
 }
+
+#[test]
+fn output_does_not_replace_a_model() {
+    let copy = scratch("not-to-be-replaced.gguf");
+    std::fs::copy(model(), &copy).unwrap();
+    let target = copy.to_str().unwrap();
+    for args in [
+        &["run", target, "abc", "-n", "1", "--memory-report", target][..],
+        &["plan", target, "--svg", target],
+        &["plan", target, "--dump-graph", target],
+    ] {
+        run(args).assert_error(1, &["not-to-be-replaced.gguf", "overwritten"]);
+    }
+    assert_eq!(std::fs::read(&copy).unwrap(), std::fs::read(model()).unwrap());
+}
