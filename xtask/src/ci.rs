@@ -13,7 +13,7 @@ pub(crate) fn run_all() -> Result<()> {
         run("cargo", &["deny", "check"])?;
     }
     run("cargo", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])?;
-    let mut doc = command("cargo", &["doc", "--workspace", "--no-deps", "--quiet"]);
+    let mut doc = command("cargo", &["doc", "--workspace", "--lib", "--no-deps", "--quiet"]);
     run_command(doc.env("RUSTDOCFLAGS", "-D warnings"))?;
     conformance::run()?;
     run("cargo", &["test", "--workspace", "--doc", "--quiet"])?;

@@ -26,8 +26,6 @@ pub(crate) struct Context {
     committed: Vec<TokenId>,
     staging: Staging,
     logits: Vec<f32>,
-    /// The logits as the backend hands them out.
-    logit_bytes: Vec<u8>,
 }
 
 /// The host side of a graph's inputs, as little-endian i32.
@@ -86,7 +84,6 @@ impl Context {
             committed: Vec::with_capacity(cparams.n_ctx),
             staging: Staging::with_capacity(batch),
             logits: vec![0.0; n_logits],
-            logit_bytes: vec![0; n_logits * size_of::<f32>()],
         }
     }
 
@@ -127,7 +124,6 @@ impl Context {
     /// Bytes of the heap that this side of the engine holds.
     pub(crate) fn heap_bytes(&self) -> Bytes {
         let bytes = self.logits.capacity() * size_of::<f32>()
-            + self.logit_bytes.capacity()
             + self.committed.capacity() * size_of::<TokenId>()
             + self.staging.heap_bytes();
         Bytes::from(bytes)
@@ -135,7 +131,7 @@ impl Context {
 
     /// What [`heap_bytes`](Self::heap_bytes) will be, and the candidates of a sampler; saturates.
     pub(crate) fn heap_bound(n_ctx: usize, batch: usize, n_vocab: usize) -> Bytes {
-        let logits = MAX_OUTPUT_ROWS.min(batch).saturating_mul(n_vocab).saturating_mul(2 * size_of::<f32>());
+        let logits = MAX_OUTPUT_ROWS.min(batch).saturating_mul(n_vocab).saturating_mul(size_of::<f32>());
         let ids = n_ctx.saturating_add(batch.saturating_mul(2)).saturating_add(MAX_OUTPUT_ROWS);
         let ids = ids.saturating_mul(size_of::<TokenId>());
         [Bytes::from(logits), Bytes::from(ids), Sampler::heap_bound(n_vocab)].into_iter().sum()
@@ -205,18 +201,15 @@ impl Context {
     /// Reads the logits and makes sure that they come from the file that was loaded.
     fn read_logits(&mut self, position: usize, n_outputs: usize) -> Result<(), Error> {
         let n = n_outputs * self.n_vocab();
-        let bytes = &mut self.logit_bytes[..n * size_of::<f32>()];
+        let logits = &mut self.logits[..n];
         if n > 0 {
-            self.runner.read_output(0, bytes)?;
+            // GGUF is little-endian, and so is every machine that its mapped weights can be used on.
+            self.runner.read_output(0, bytemuck::cast_slice_mut(logits))?;
         }
         for map in &self.maps {
             map.check()?;
         }
-        let values = bytes.as_chunks().0.iter().map(|&b| f32::from_le_bytes(b));
-        for (logit, value) in self.logits.iter_mut().zip(values) {
-            *logit = value;
-        }
-        if self.logits[..n].iter().all(|l| l.is_finite()) {
+        if logits.iter().all(|l| l.is_finite()) {
             return Ok(());
         }
         Err(Error::NotFinite { path: self.path.clone(), position })

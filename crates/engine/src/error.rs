@@ -6,7 +6,7 @@ use minfer_graph::GraphError;
 use minfer_models::ModelError;
 use thiserror::Error;
 
-/// What kind of trouble an [`Error`] is: the command line's exit code follows from it.
+/// What kind of trouble an [`enum@Error`] is: the command line's exit code follows from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
     /// The work failed: a prompt longer than the context, a lost device.

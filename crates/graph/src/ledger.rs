@@ -36,6 +36,19 @@ impl Category {
         Self::Scratch,
         Self::Host,
     ];
+
+    /// In words, for messages.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::MappedWeights => "mapped weights",
+            Self::AnonymousWeights => "weights",
+            Self::Kv => "keys and values",
+            Self::Pool => "activations",
+            Self::Staging => "staging",
+            Self::Scratch => "scratch",
+            Self::Host => "the session's own data",
+        }
+    }
 }
 
 /// Bytes by category: of a request, of an account, of a plan. Equal charges are equal to the byte (rule B4).
@@ -79,6 +92,15 @@ impl Charges {
         self.weights().saturating_add(self.pooled())
     }
 
+    /// The name of the only category that isn't zero.
+    fn what(&self) -> &'static str {
+        let mut named = Category::ALL.into_iter().filter(|&category| self.get(category) > Bytes::ZERO);
+        match (named.next(), named.next()) {
+            (Some(category), None) => category.name(),
+            _ => "memory",
+        }
+    }
+
     fn minus(mut self, other: Self) -> Self {
         for (mine, less) in self.0.iter_mut().zip(other.0) {
             debug_assert!(*mine >= less, "released more than was charged");
@@ -99,7 +121,8 @@ impl From<WeightCharge> for Charges {
 /// A request that the budget doesn't hold (rule A1). Nothing has changed.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error(
-    "{backend}: {request} requested on top of {weights} of weights and {pooled} pooled exceed the budget of {budget}"
+    "{backend}: {request} for {what}, on top of {weights} of weights and {pooled} of everything else, exceed the budget \
+     of {budget}"
 )]
 pub struct BudgetExceeded {
     /// Backend name.
@@ -110,6 +133,8 @@ pub struct BudgetExceeded {
     pub pooled: Bytes,
     /// Bytes asked for, at their class.
     pub request: Bytes,
+    /// What they are for.
+    pub what: &'static str,
     /// The budget.
     pub budget: Bytes,
 }
@@ -155,6 +180,7 @@ impl Ledger {
                 weights: account.charged.weights(),
                 pooled: account.charged.pooled(),
                 request: request.total(),
+                what: request.what(),
                 budget: limit,
             });
         };
@@ -270,8 +296,8 @@ mod tests {
         assert_eq!(numbers, [1000, 2000, 4096, 4095]);
         assert_eq!(
             error.to_string(),
-            "cpu: 0.003906 MiB requested on top of 0.000954 MiB of weights and 0.001907 MiB pooled exceed the \
-             budget of 0.003905 MiB"
+            "cpu: 0.003906 MiB for activations, on top of 0.000954 MiB of weights and 0.001907 MiB of everything else, \
+             exceed the budget of 0.003905 MiB"
         );
     }
 

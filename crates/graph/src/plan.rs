@@ -125,12 +125,16 @@ impl MemoryPlan {
         Ok(Self { scheduler, weight_homes, backends, largest_crossing })
     }
 
-    /// Refuses a plan that doesn't fit, before a weight is read.
+    /// Refuses a plan that doesn't fit, before a weight is read. The refusal names the first category that doesn't.
     pub fn admit(&self) -> std::result::Result<(), BudgetExceeded> {
         let accounts = self.backends.iter().map(|plan| (plan.name.clone(), plan.budget));
         let mut ledger = Ledger::new(accounts);
         for (index, plan) in self.backends.iter().enumerate() {
-            drop(ledger.reserve(BackendId::new(index), plan.charges())?);
+            let charges = plan.charges();
+            for category in Category::ALL {
+                let part = Charges::of(category, charges.get(category));
+                ledger.reserve(BackendId::new(index), part)?.commit();
+            }
         }
         Ok(())
     }

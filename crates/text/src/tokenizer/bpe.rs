@@ -25,32 +25,28 @@ pub(crate) struct Bpe {
 }
 
 impl Bpe {
-    /// Resolves the merges, each two pieces with a space between, against the vocabulary.
+    /// Resolves the merges, each two pieces with a space between, against the vocabulary, whose `texts` are as in the file.
     ///
     /// # Errors
     ///
     /// If a merge is no pair, or one of the pieces or their union is no token.
-    pub(crate) fn new(vocab: &Vocab, merges: &[&str], split: PreTokenizer) -> Result<Self, Error> {
+    pub(crate) fn new(
+        vocab: &Vocab,
+        texts: &[&str],
+        merges: &[&str],
+        split: PreTokenizer,
+    ) -> Result<Self, Error> {
         let mut table = HashMap::with_capacity_and_hasher(merges.len(), RandomState::default());
-        let mut piece = Vec::new();
+        let mut resolver = Resolver { vocab, texts, last: 0, piece: Vec::new() };
         for (rank, text) in merges.iter().enumerate() {
-            let not_a_pair = || Error::BadMerge { index: rank, text: (*text).to_owned() };
-            let (left, right) = text.split_once(' ').ok_or_else(not_a_pair)?;
-            if left.is_empty() || right.is_empty() {
-                return Err(not_a_pair());
-            }
-            piece.clear();
-            byte_level::decode(left, &mut piece);
-            let middle = piece.len();
-            byte_level::decode(right, &mut piece);
-            let find = |bytes| {
-                vocab
-                    .find(bytes)
-                    .ok_or_else(|| Error::MergeWithoutToken { index: rank, text: (*text).to_owned() })
-            };
-            let (left, right, id) = (find(&piece[..middle])?, find(&piece[middle..])?, find(&piece)?);
+            let owned = || (*text).to_owned();
+            let pair = text.split_once(' ').filter(|(left, right)| !left.is_empty() && !right.is_empty());
+            let pair = pair.ok_or_else(|| Error::BadMerge { index: rank, text: owned() })?;
+            let (key, id) = resolver
+                .resolve(pair)
+                .ok_or_else(|| Error::MergeWithoutToken { index: rank, text: owned() })?;
             // The first of two equal merges has the better rank.
-            table.entry(key(left, right)).or_insert(Merge { rank: rank as u32, id });
+            table.entry(key).or_insert(Merge { rank: rank as u32, id });
         }
         let bytes = std::array::from_fn(|byte| vocab.find(&[byte as u8]));
         Ok(Self { merges: table, bytes, split })
@@ -110,6 +106,49 @@ impl Bpe {
     /// What [`Self::heap_bytes`] can't exceed for `n` merges.
     pub(crate) fn heap_bound(n: usize) -> usize {
         table_bound(n, size_of::<(u64, Merge)>())
+    }
+}
+
+/// Finds the tokens of merges.
+struct Resolver<'a> {
+    vocab: &'a Vocab,
+    texts: &'a [&'a str],
+    /// What the merge before made.
+    last: TokenId,
+    piece: Vec<u8>,
+}
+
+impl Resolver<'_> {
+    /// The key of a merge and what it makes; none if one of the three is no token.
+    fn resolve(&mut self, (left, right): (&str, &str)) -> Option<(u64, TokenId)> {
+        let (id, middle) = self.guess(left, right).or_else(|| self.search(left, right))?;
+        self.last = id;
+        let (left, right) = self.vocab.piece(id).split_at(middle);
+        Some((key(self.vocab.find(left)?, self.vocab.find(right)?), id))
+    }
+
+    /// The token of the union and where its right piece begins, if this merge makes what the one before made, or the
+    /// token after it: most files list merges by their results.
+    fn guess(&self, left: &str, right: &str) -> Option<(TokenId, usize)> {
+        let is_union = |text: &str| {
+            text.len() == left.len() + right.len() && text.starts_with(left) && text.ends_with(right)
+        };
+        let id = [self.last, self.last + 1]
+            .into_iter()
+            .find(|&id| self.texts.get(id as usize).is_some_and(|text| is_union(text)))?;
+        // As many bytes as characters: each character stands for one byte.
+        let (left, right) = (left.chars().count(), right.chars().count());
+        let plain = self.vocab.piece(id).len() == left + right && self.vocab.is_sure_find(id);
+        plain.then_some((id, left))
+    }
+
+    /// As [`Self::guess`], for any merge.
+    fn search(&mut self, left: &str, right: &str) -> Option<(TokenId, usize)> {
+        self.piece.clear();
+        byte_level::decode(left, &mut self.piece);
+        let middle = self.piece.len();
+        byte_level::decode(right, &mut self.piece);
+        Some((self.vocab.find(&self.piece)?, middle))
     }
 }
 

@@ -26,11 +26,19 @@ const fn table() -> [i16; END] {
 
 /// Appends the bytes that `text` spells; a character outside the alphabet stands for itself.
 pub(crate) fn decode(text: &str, out: &mut Vec<u8>) {
-    for c in text.chars() {
+    let mut rest = text;
+    while !rest.is_empty() {
+        // ASCII stands for itself.
+        let ascii = rest.bytes().position(|byte| !byte.is_ascii()).unwrap_or(rest.len());
+        out.extend_from_slice(&rest.as_bytes()[..ascii]);
+        rest = &rest[ascii..];
+        let Some(c) = rest.chars().next() else { break };
+        let (spelled, after) = rest.split_at(c.len_utf8());
         match BYTES.get(c as usize) {
             Some(&byte) if byte >= 0 => out.push(byte as u8),
-            _ => out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
+            _ => out.extend_from_slice(spelled.as_bytes()),
         }
+        rest = after;
     }
 }
 

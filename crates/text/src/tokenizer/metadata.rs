@@ -21,12 +21,9 @@ impl Tokenizer {
     /// For a file without a vocabulary, or with one that can't be read, it is the small bound of an empty one.
     pub fn heap_bound(metadata: &Metadata) -> Bytes {
         let list = |key| metadata.get(key).and_then(|value| value.as_array());
-        let tokens = list(keys::TOKENS);
-        let n = tokens.map_or(0, |tokens| tokens.len());
-        let texts = tokens.and_then(|tokens| tokens.byte_strings());
-        let n_bytes = texts.map_or(0, |texts| texts.map(<[u8]>::len).sum());
+        let texts = list(keys::TOKENS).and_then(|tokens| tokens.byte_strings());
         let n_merges = list(keys::MERGES).map_or(0, |merges| merges.len());
-        Bytes::from(Self::heap_bound_of(n, n_bytes, n_merges))
+        Bytes::from(Self::heap_bound_of(texts.into_iter().flatten(), n_merges))
     }
 }
 

@@ -4,6 +4,7 @@ mod bpe;
 mod byte_level;
 mod end;
 mod error;
+mod index;
 mod merge;
 mod metadata;
 mod source;
@@ -81,9 +82,9 @@ impl Tokenizer {
                     key: keys::MERGES,
                     need: "byte-pair encoding needs its merges",
                 })?;
-                (Algorithm::Bpe(Box::new(Bpe::new(&vocab, merges, split)?)), split.add_bos)
+                (Algorithm::Bpe(Box::new(Bpe::new(&vocab, &source.tokens, merges, split)?)), split.add_bos)
             }
-            TokenizerModel::Spm => (Algorithm::Spm(Box::new(spm(source)?)), true),
+            TokenizerModel::Spm => (Algorithm::Spm(Box::new(spm(&vocab, source)?)), true),
         };
         let ids = source.ids;
         let specials = special::Specials::new(&vocab)?;
@@ -200,9 +201,15 @@ impl Tokenizer {
         Bytes::from(algorithm + self.vocab.heap_bytes() + self.specials.heap_bytes() + end)
     }
 
-    /// What [`Self::heap_bytes`] can't exceed for a vocabulary of `n` tokens of `n_bytes` bytes with `n_merges` merges.
-    pub(crate) fn heap_bound_of(n: usize, n_bytes: usize, n_merges: usize) -> usize {
-        Vocab::heap_bound(n, n_bytes)
+    /// What [`Self::heap_bytes`] can't exceed for a vocabulary with these texts and `n_merges` merges.
+    pub(crate) fn heap_bound_of<'a>(texts: impl Iterator<Item = &'a [u8]>, n_merges: usize) -> usize {
+        let (mut n, mut n_bytes, mut n_long) = (0, 0, 0);
+        for text in texts {
+            n += 1;
+            n_bytes += text.len();
+            n_long += usize::from(index::Index::is_long(text));
+        }
+        Vocab::heap_bound(n, n_bytes, n_long)
             + special::Specials::heap_bound(n)
             + end::heap_bound()
             + (size_of::<Bpe>() + Bpe::heap_bound(n_merges)).max(size_of::<Spm>() + Spm::heap_bound(n))
@@ -213,11 +220,11 @@ impl Tokenizer {
 fn build_vocab(source: &VocabSource<'_>) -> Result<Vocab, Error> {
     // No piece is longer than its text in the file.
     let n_bytes = source.tokens.iter().map(|text| text.len()).sum();
-    let mut vocab = Vocab::with_capacity(source.tokens.len(), n_bytes);
-    for (id, &text) in source.tokens.iter().enumerate() {
-        let kind = source.kinds.as_ref().map_or(TokenKind::Normal, |kinds| kinds[id]);
+    let kinds = source.kinds.clone().unwrap_or_else(|| vec![TokenKind::Normal; source.tokens.len()]);
+    Vocab::new(kinds, n_bytes, |id, kind, bytes| {
+        let text = source.tokens[id as usize];
         let literal = matches!(kind, TokenKind::Control | TokenKind::UserDefined | TokenKind::Unknown);
-        vocab.push(kind, |bytes| match (source.model, kind) {
+        match (source.model, kind) {
             _ if literal => bytes.extend_from_slice(text.as_bytes()),
             (TokenizerModel::Bpe, _) => byte_level::decode(text, bytes),
             (TokenizerModel::Spm, TokenKind::Byte) => match spm::parse_byte(text) {
@@ -225,9 +232,8 @@ fn build_vocab(source: &VocabSource<'_>) -> Result<Vocab, Error> {
                 None => bytes.extend_from_slice(text.as_bytes()),
             },
             (TokenizerModel::Spm, _) => push_unescaped(text, bytes),
-        })?;
-    }
-    Ok(vocab)
+        }
+    })
 }
 
 /// Appends `text` with its space marks as spaces.
@@ -249,7 +255,7 @@ fn pre_tokenizer(source: &VocabSource<'_>) -> Result<PreTokenizer, Error> {
     }
 }
 
-fn spm(source: &VocabSource<'_>) -> Result<Spm, Error> {
+fn spm(vocab: &Vocab, source: &VocabSource<'_>) -> Result<Spm, Error> {
     let scores = source
         .scores
         .as_deref()
@@ -261,7 +267,7 @@ fn spm(source: &VocabSource<'_>) -> Result<Spm, Error> {
             bytes[usize::from(byte)].get_or_insert(id as TokenId);
         }
     }
-    Ok(Spm::new(scores, bytes, source.ids.unknown, source.add_space_prefix.unwrap_or(true)))
+    Ok(Spm::new(vocab, scores, bytes, source.ids.unknown, source.add_space_prefix.unwrap_or(true)))
 }
 
 /// Whether the published tokenizer of this model drops white space after control tokens, which files don't record.

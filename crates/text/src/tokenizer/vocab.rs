@@ -1,9 +1,6 @@
-//! The pieces of a vocabulary: one arena of bytes, one hash table, no allocation per token.
+//! The pieces of a vocabulary: one arena of bytes, one index, no allocation per token.
 
-use foldhash::fast::RandomState;
-use hashbrown::HashTable;
-use std::hash::BuildHasher;
-
+use super::index::Index;
 use super::{Error, TokenId};
 
 /// What a token stands for: `tokenizer.ggml.token_type`.
@@ -37,7 +34,7 @@ impl TokenKind {
     }
 
     /// Whether splitting and merging a text may end in such a token.
-    fn is_text(self) -> bool {
+    pub(crate) fn is_text(self) -> bool {
         matches!(self, Self::Normal | Self::UserDefined | Self::Unused)
     }
 }
@@ -48,49 +45,47 @@ pub(crate) struct Vocab {
     bytes: Vec<u8>,
     ends: Vec<u32>,
     kinds: Vec<TokenKind>,
-    ids: HashTable<TokenId>,
-    hasher: RandomState,
+    index: Index,
+    /// Whether no two text pieces are the same bytes.
+    distinct: bool,
 }
 
 impl Vocab {
-    /// Room for `n` tokens of `n_bytes` bytes together.
-    pub(crate) fn with_capacity(n: usize, n_bytes: usize) -> Self {
-        Self {
-            bytes: Vec::with_capacity(n_bytes),
-            ends: Vec::with_capacity(n),
-            kinds: Vec::with_capacity(n),
-            ids: HashTable::with_capacity(n),
-            hasher: RandomState::default(),
-        }
-    }
-
-    /// Appends the token with the next id; `write` puts its bytes into the arena.
+    /// The vocabulary of tokens of these kinds; `write` puts the bytes of each into the arena, `n_bytes` together at most.
     ///
     /// The first of several tokens with the same bytes is the one that [`Self::find`] gives.
-    pub(crate) fn push(&mut self, kind: TokenKind, write: impl FnOnce(&mut Vec<u8>)) -> Result<(), Error> {
-        let id = self.ends.len() as TokenId;
-        let start = self.bytes.len();
-        write(&mut self.bytes);
-        let end = u32::try_from(self.bytes.len()).map_err(|_| Error::VocabularyTooLarge)?;
-        self.ends.push(end);
-        self.kinds.push(kind);
-        let piece = &self.bytes[start..];
-        if kind.is_text() && !piece.is_empty() {
-            let (bytes, ends, hasher) = (&self.bytes, &self.ends, &self.hasher);
-            let entry = self.ids.entry(
-                hasher.hash_one(piece),
-                |&other| piece == slice(bytes, ends, other),
-                |&other| hasher.hash_one(slice(bytes, ends, other)),
-            );
-            entry.or_insert(id);
+    pub(crate) fn new(
+        kinds: Vec<TokenKind>,
+        n_bytes: usize,
+        mut write: impl FnMut(TokenId, TokenKind, &mut Vec<u8>),
+    ) -> Result<Self, Error> {
+        let mut bytes = Vec::with_capacity(n_bytes);
+        let mut ends = Vec::with_capacity(kinds.len());
+        for (id, &kind) in (0..).zip(&kinds) {
+            write(id, kind, &mut bytes);
+            ends.push(u32::try_from(bytes.len()).map_err(|_| Error::VocabularyTooLarge)?);
         }
-        Ok(())
+        let piece = |id| slice(&bytes, &ends, id);
+        // Only once all are written: a read of bytes just written would wait for the stores to the index before it.
+        let texts = || (0..).zip(&kinds).filter(|(_, kind)| kind.is_text()).map(|(id, _)| id);
+        let n_long = texts().filter(|&id| Index::is_long(piece(id))).count();
+        let mut index = Index::with_capacity(texts().count() - n_long, n_long);
+        let mut distinct = true;
+        for id in texts().filter(|&id| !piece(id).is_empty()) {
+            distinct &= index.insert(id, piece) == id;
+        }
+        Ok(Self { bytes, ends, kinds, index, distinct })
     }
 
     /// The text token with exactly these bytes.
     #[inline]
     pub(crate) fn find(&self, piece: &[u8]) -> Option<TokenId> {
-        self.ids.find(self.hasher.hash_one(piece), |&id| piece == self.piece(id)).copied()
+        self.index.find(piece, |id| self.piece(id))
+    }
+
+    /// Whether this is a token that [`Self::find`] gives; false as well if only a look would tell.
+    pub(crate) fn is_sure_find(&self, id: TokenId) -> bool {
+        self.distinct && self.kind(id).is_text()
     }
 
     /// The bytes of a token.
@@ -125,12 +120,12 @@ impl Vocab {
         self.bytes.capacity()
             + self.ends.capacity() * size_of::<u32>()
             + self.kinds.capacity() * size_of::<TokenKind>()
-            + self.ids.allocation_size()
+            + self.index.heap_bytes()
     }
 
-    /// What [`Self::heap_bytes`] can't exceed for `n` tokens of `n_bytes` bytes.
-    pub(crate) fn heap_bound(n: usize, n_bytes: usize) -> usize {
-        n_bytes + n * (size_of::<u32>() + size_of::<TokenKind>()) + table_bound(n, size_of::<TokenId>())
+    /// What [`Self::heap_bytes`] can't exceed for `n` tokens of `n_bytes` bytes, `n_long` of which may be long.
+    pub(crate) fn heap_bound(n: usize, n_bytes: usize, n_long: usize) -> usize {
+        n_bytes + n * (size_of::<u32>() + size_of::<TokenKind>()) + Index::heap_bound(n, n_long)
     }
 }
 
