@@ -1,5 +1,6 @@
 //! What a loaded engine promises: bits that don't depend on batch or threads, a cache that ends where it should, and a
 //! report that equals the plan.
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod common;
 
@@ -151,6 +152,23 @@ fn b3_a_refusal_comes_before_loading_and_its_alternatives_are_admitted() {
     let error =
         Engine::load(file, &with(fits - 1), &host, vec![Box::new(backend)], &mut |_| panic!("loaded"));
     assert_eq!(error.unwrap_err().kind(), ErrorKind::Refused);
+}
+
+#[test]
+fn b3_the_largest_kv_type_that_fits_is_proposed() {
+    let (host, _) = host(1);
+    let file = ModelFile::open(&arch("qwen3-dense")).unwrap();
+    let with = |kv_type, cpu_mem| Options { ctx: Some(1 << 14), kv_type, cpu_mem, ..options(8) };
+    let mib = |kv_type| {
+        let planned = plan(&file, &with(kv_type, None), &host).unwrap();
+        planned.backends[0].total_bytes.div_ceil(1 << 20).to_string()
+    };
+    for (fits, name) in [(DType::F16, "f16"), (DType::Q8_0, "q8_0")] {
+        let cpu_mem = Some(Setting::new(mib(fits), "--cpu-mem"));
+        let refused = plan(&file, &with(DType::F32, cpu_mem.clone()), &host).unwrap();
+        assert!(refused.alternatives.iter().any(|a| a.argv == ["--kv-type", name]), "{name}");
+        assert!(plan(&file, &with(fits, cpu_mem), &host).unwrap().fits);
+    }
 }
 
 #[test]
