@@ -54,12 +54,27 @@ pub(crate) fn resolve(args: &ModelArgs) -> Result<PathBuf, CliError> {
 /// # Errors
 /// If the model can't be had, or isn't one that minfer runs.
 pub(crate) fn open(args: &ModelArgs) -> Result<ModelFile, CliError> {
+    open_with(args, ModelFile::open)
+}
+
+/// As [`open`], but a download needn't be finished.
+///
+/// # Errors
+/// As [`open`].
+pub(crate) fn open_header(args: &ModelArgs) -> Result<ModelFile, CliError> {
+    open_with(args, ModelFile::open_header)
+}
+
+fn open_with(
+    args: &ModelArgs,
+    open: impl FnOnce(&Path) -> Result<ModelFile, minfer_engine::Error>,
+) -> Result<ModelFile, CliError> {
     let path = resolve(args)?;
     match path.to_str() {
         Some(text) if text.contains(' ') && !path.exists() => {
             Err(CliError::PromptForModel { text: text.into() })
         }
-        _ => Ok(ModelFile::open(&path)?),
+        _ => Ok(open(&path)?),
     }
 }
 
@@ -90,10 +105,15 @@ pub(crate) fn load(file: ModelFile, args: &ModelArgs, options: &Options) -> Resu
         bar.step("loading", progress.done.get() >> 20, progress.total.get() >> 20);
     })?;
     drop(bar);
-    if !args.output.quiet {
-        engine.plan().notes.iter().for_each(|note| output::note(&format!("note: {note}")));
-    }
+    show_notes(engine.plan(), args);
     Ok(Session { engine, load: start.elapsed(), report })
+}
+
+/// Tells what is remarkable about a plan.
+pub(crate) fn show_notes(plan: &Plan, args: &ModelArgs) {
+    if !args.output.quiet {
+        plan.notes.iter().for_each(|note| output::note(&format!("note: {note}")));
+    }
 }
 
 impl Session {

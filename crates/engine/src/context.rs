@@ -83,7 +83,8 @@ impl Context {
             batch,
             committed: Vec::with_capacity(cparams.n_ctx),
             staging: Staging::with_capacity(batch),
-            logits: vec![0.0; n_logits],
+            // No zeroes: the system would hand those out at the first use only, and the plan was admitted for now.
+            logits: vec![f32::NAN; n_logits],
         }
     }
 

@@ -25,9 +25,10 @@ pub fn host_memory_under(root: &Path) -> DeviceMemory {
     DeviceMemory::Reported { free: Bytes::new(free), total: Bytes::new(total) }
 }
 
-/// What is kept back of [`host_memory`] for stacks, mappings of libraries and what else isn't planned: 32 MiB and 2 %.
-pub fn slack(bytes: Bytes) -> Bytes {
-    Bytes::new((32 << 20) + bytes.get() / 50)
+/// The largest plan that `free` bytes hold together with what isn't planned, stacks and mappings of libraries: 32 MiB and
+/// 2 % of the plan.
+pub fn room(free: Bytes) -> Bytes {
+    Bytes::new(free.get().saturating_sub(32 << 20) / 51 * 50)
 }
 
 /// Limit, usage and reclaimable part of the usage of one control group, in bytes.
@@ -168,6 +169,16 @@ mod tests {
     fn a_path_of_the_host_falls_back_to_the_mount() {
         let files = [("proc/self/cgroup", "0::/docker/abc\n"), ("sys/fs/cgroup/memory.max", "1048576\n")];
         assert_eq!(free(&files), 1);
+    }
+
+    #[test]
+    fn b5_a_plan_and_its_slack_fit_what_is_free() {
+        for plan in [0, 1 << 20, 100 << 20, 1 << 40] {
+            let slack = (32 << 20) + plan / 50;
+            let room = room(Bytes::new(plan + slack)).get();
+            assert!(room <= plan && plan - room <= 50, "{plan} {room}");
+        }
+        assert_eq!(room(Bytes::new(1 << 20)), Bytes::ZERO);
     }
 
     #[test]

@@ -26,8 +26,8 @@ pub use conversation::{Conversation, Turn};
 pub use engine::{Engine, LoadProgress};
 pub use error::{Error, ErrorKind};
 pub use generate::{Event, GenerateOptions, Generation, StopReason};
-pub use host_memory::{host_memory, host_memory_under, slack};
-pub use model_file::ModelFile;
+pub use host_memory::{host_memory, host_memory_under, room};
+pub use model_file::{ModelFile, missing_note};
 pub use options::{CpuMem, GpuLayers, Options, Reserve, Setting, parse_mib};
 pub use plan::{
     Alternative, BackendMemory, BlockMemory, MemoryAnswer, ModelInfo, Offload, Plan, Refusal, Request,

@@ -24,7 +24,15 @@ pub struct ModelFile {
 impl ModelFile {
     /// Reads the index of `path` (of a split model its first part) and the model's configuration.
     pub fn open(path: &Path) -> Result<Self, Error> {
-        let index = Index::open(path)?;
+        Self::new(path, Index::open(path)?)
+    }
+
+    /// As [`open`](Self::open), but tensor data may be missing: enough for a plan, not for a load.
+    pub fn open_header(path: &Path) -> Result<Self, Error> {
+        Self::new(path, Index::open_header(path)?)
+    }
+
+    fn new(path: &Path, index: Index) -> Result<Self, Error> {
         let model =
             Model::from_index(&index).map_err(|source| Error::Model { path: path.to_owned(), source })?;
         Ok(Self {
@@ -88,6 +96,14 @@ impl ModelFile {
     pub fn file_bytes(&self) -> Bytes {
         self.index.parts().iter().map(|part| part.len).sum()
     }
+}
+
+/// What to say of a file that ends before its last tensor.
+pub fn missing_note(index: &Index) -> Option<String> {
+    let missing = index.missing_bytes();
+    let text =
+        || format!("{missing} of tensor data are missing from the file: finish the download to run it");
+    (missing > Bytes::ZERO).then(text)
 }
 
 fn get_or_try_init<T, E>(cell: &OnceCell<T>, init: impl FnOnce() -> Result<T, E>) -> Result<&T, E> {

@@ -13,7 +13,7 @@ use minfer_text::{ChatTemplate, Tokenizer};
 use crate::alternatives::alternatives;
 use crate::context::Context;
 use crate::plan::{BackendMemory, BlockMemory, MemoryAnswer, ModelInfo, Offload, Plan, Refusal, Request};
-use crate::{CpuMem, Error, GpuLayers, ModelFile, Options, host_memory, parse_mib, slack};
+use crate::{CpuMem, Error, GpuLayers, ModelFile, Options, host_memory, missing_note, parse_mib, room};
 
 /// The machine that a plan is for: descriptions only, no device is touched.
 #[derive(Clone)]
@@ -80,8 +80,17 @@ pub(crate) fn resolve_memory(file: &ModelFile, options: &Options, host: &Host) -
         host: host_bound(file, n_ctx, n_batch),
         states: &states,
         graphs: &graphs(model, n_batch, &states)?,
-    })?;
+    })
+    .map_err(too_large)?;
     Ok(Resolved { memory, states, answer })
+}
+
+/// No memory holds what 64 bits can't count: a refusal, not a fault.
+fn too_large(error: minfer_graph::Error) -> Error {
+    match error {
+        minfer_graph::Error::Size { .. } => Error::Refused(error.to_string()),
+        other => other.into(),
+    }
 }
 
 fn resolve(file: &ModelFile, options: &Options, host: &Host) -> Result<Admitted, Error> {
@@ -90,7 +99,7 @@ fn resolve(file: &ModelFile, options: &Options, host: &Host) -> Result<Admitted,
     let note = offload_note(options)?;
     let offload = OffloadPlan::cpu_only(n_layers(model));
     let Resolved { memory, states, answer } = resolve_memory(file, options, host)?;
-    let refusal = memory.admit().err().map(refusal);
+    let refusal = memory.admit().err().map(|error| refusal(error, &memory));
     let plan = Plan {
         schema_version: Plan::SCHEMA_VERSION,
         model: ModelInfo {
@@ -113,7 +122,7 @@ fn resolve(file: &ModelFile, options: &Options, host: &Host) -> Result<Admitted,
         alternatives: if refusal.is_some() { alternatives(file, options, host) } else { Vec::new() },
         fits: refusal.is_none(),
         refusal,
-        notes: [note, context_note(n_ctx, model), host_note(&memory, options)]
+        notes: [note, missing_note(file.index()), context_note(n_ctx, model), host_note(&memory, options)]
             .into_iter()
             .flatten()
             .collect(),
@@ -124,7 +133,7 @@ fn resolve(file: &ModelFile, options: &Options, host: &Host) -> Result<Admitted,
 /// Without a budget nothing is refused, but a plan that the system has no room for is worth a warning (rule B5).
 fn host_note(memory: &MemoryPlan, options: &Options) -> Option<String> {
     let DeviceMemory::Reported { free, .. } = host_memory() else { return None };
-    let room = free.saturating_sub(slack(free));
+    let room = room(free);
     let cpu = memory.backends().last()?;
     let total = cpu.charges().total();
     let beyond = options.cpu_mem.is_none() && total > room;
@@ -172,7 +181,7 @@ fn cpu_budget(options: &Options) -> Result<(DeviceMemory, Budget), Error> {
         }
         Some(CpuMem::Auto) => match host_memory() {
             DeviceMemory::Reported { free, total } => {
-                let budget = Budget::Limited(free.saturating_sub(slack(free)));
+                let budget = Budget::Limited(room(free));
                 (DeviceMemory::Reported { free, total }, budget)
             }
             failed => (failed, Budget::Unknown),
@@ -224,9 +233,13 @@ fn request(options: &Options, host: &Host, n_ctx: usize) -> Request {
     }
 }
 
-fn refusal(error: BudgetExceeded) -> Refusal {
+/// The refusal of a plan: the whole of it is named, and the part of it that a shorter context makes smaller.
+fn refusal(error: BudgetExceeded, memory: &MemoryPlan) -> Refusal {
+    let whole = memory.backends().iter().find(|plan| plan.name == error.backend);
+    let whole = whole.map(|plan| (plan.charges().total(), plan.kv));
+    let whole = whole.map(|(total, kv)| format!("; the plan takes {total}, keys and values {kv} of it"));
     Refusal {
-        message: error.to_string(),
+        message: format!("{error}{}", whole.unwrap_or_default()),
         weights: error.weights.get(),
         pooled: error.pooled.get(),
         request: error.request.get(),

@@ -98,6 +98,8 @@ fn largest(logits: &[f32], n: usize) -> Vec<(TokenId, f32)> {
         all.select_nth_unstable_by(n - 1, order);
     }
     all.truncate(n);
+    // One list a position is kept: not with the room of a whole vocabulary.
+    all.shrink_to_fit();
     all.sort_unstable_by(order);
     all
 }
@@ -112,6 +114,7 @@ mod tests {
         assert_eq!(largest(&logits, 3), vec![(1, 2.0), (3, 2.0), (0, 0.5)]);
         assert_eq!(largest(&logits, 0), vec![]);
         assert_eq!(largest(&logits, 9).len(), 5);
+        assert!(largest(&logits, 2).capacity() < 5);
     }
 
     #[test]

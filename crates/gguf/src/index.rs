@@ -22,6 +22,14 @@ pub struct Index {
     /// Indices of `tensors`, sorted by name.
     by_name: Vec<usize>,
     parts: Vec<Part>,
+    missing: Bytes,
+}
+
+/// Whether the tensor data that a header speaks of must be there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Data {
+    Required,
+    Optional,
 }
 
 /// A file of a model, kept open so that the data is that of the file whose header was read.
@@ -45,17 +53,30 @@ impl Index {
     /// # Errors
     /// Where a file can't be read, or anything in it isn't as it should be.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
-        let path = path.as_ref();
+        Self::open_parts(path.as_ref(), Data::Required)
+    }
+
+    /// As [`open`](Self::open), but a file may end before its tensor data does: what a model will need can be told of a
+    /// download that isn't finished. [`missing_bytes`](Self::missing_bytes) says how much isn't there.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), a header that isn't complete included.
+    pub fn open_header(path: impl AsRef<Path>) -> Result<Self, Error> {
+        Self::open_parts(path.as_ref(), Data::Optional)
+    }
+
+    fn open_parts(path: &Path, data: Data) -> Result<Self, Error> {
         let (metadata, part, infos) = read_part(path)?;
         let fail = |kind| Error::new(path, kind);
         let n_parts = split::part_count(path, &metadata)?;
-        let mut tensors = check_infos(infos, &part, 0).map_err(fail)?;
+        let mut tensors = check_infos(infos, &part, 0, data).map_err(fail)?;
         let mut parts = vec![part];
         for index in 1..n_parts {
             let path = split::part_path(path, index, n_parts).map_err(fail)?;
             let (metadata, part, infos) = read_part(&path)?;
             split::check_part(&metadata, index, n_parts)?;
-            tensors.extend(check_infos(infos, &part, index).map_err(|kind| Error::new(&path, kind))?);
+            let checked = check_infos(infos, &part, index, data);
+            tensors.extend(checked.map_err(|kind| Error::new(&path, kind))?);
             parts.push(part);
         }
         split::check_tensor_count(&metadata, tensors.len())?;
@@ -70,7 +91,7 @@ impl Index {
         let path = Path::new("");
         let fail = |kind| Error::new(path, kind);
         let (metadata, part, infos) = parse_part(path, Reader::from_bytes(bytes))?;
-        let tensors = check_infos(infos, &part, 0).map_err(fail)?;
+        let tensors = check_infos(infos, &part, 0, Data::Required).map_err(fail)?;
         Self::new(metadata, tensors, vec![part]).map_err(fail)
     }
 
@@ -83,7 +104,8 @@ impl Index {
                 return Err(Kind::Tensor { name, problem: TensorProblem::Duplicate });
             }
         }
-        Ok(Self { metadata, tensors, by_name, parts })
+        let missing = missing_bytes(&tensors, &parts);
+        Ok(Self { metadata, tensors, by_name, parts, missing })
     }
 
     /// The metadata; of a split model, that of its first part.
@@ -109,6 +131,13 @@ impl Index {
     #[must_use]
     pub fn parts(&self) -> &[Part] {
         &self.parts
+    }
+
+    /// Bytes by which files end before their last tensor; 0 unless the index was opened by
+    /// [`open_header`](Self::open_header). Saturates.
+    #[must_use]
+    pub const fn missing_bytes(&self) -> Bytes {
+        self.missing
     }
 
     /// Heap that the index holds.
@@ -155,9 +184,24 @@ fn parse_part(path: &Path, mut reader: Reader<'_>) -> Result<ParsedPart, Error> 
     Ok((metadata, part, header.infos))
 }
 
+/// By how much the parts are too short for their tensors.
+fn missing_bytes(tensors: &[GgufTensorInfo], parts: &[Part]) -> Bytes {
+    let mut ends = vec![0; parts.len()];
+    for tensor in tensors {
+        ends[tensor.part] = tensor.range().end.max(ends[tensor.part]);
+    }
+    ends.iter().zip(parts).map(|(&end, part)| Bytes::new(end).saturating_sub(part.len)).sum()
+}
+
 /// Checks the tensors of one part: each alone, then that no byte belongs to two.
-fn check_infos(infos: Vec<RawInfo>, part: &Part, index: usize) -> Result<Vec<GgufTensorInfo>, Kind> {
-    let tensors = infos.into_iter().map(|info| info.check(part, index)).collect::<Result<Vec<_>, _>>()?;
+fn check_infos(
+    infos: Vec<RawInfo>,
+    part: &Part,
+    index: usize,
+    data: Data,
+) -> Result<Vec<GgufTensorInfo>, Kind> {
+    let check = |info: RawInfo| info.check(part, index, data);
+    let tensors = infos.into_iter().map(check).collect::<Result<Vec<_>, _>>()?;
     let mut by_offset: Vec<&GgufTensorInfo> = tensors.iter().collect();
     by_offset.sort_by_key(|tensor| tensor.offset);
     for pair in by_offset.windows(2) {

@@ -5,7 +5,7 @@ use std::ops::Range;
 use minfer_tensor::{Bytes, DType, Shape, ShapeError, ggml_type_name};
 
 use crate::error::{Kind, TensorProblem};
-use crate::index::Part;
+use crate::index::{Data, Part};
 
 /// A tensor of a file: where its data is and what it means. All of it is checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ impl GgufTensorInfo {
     /// Where its data lies in the file.
     #[must_use]
     pub const fn range(&self) -> Range<u64> {
-        // Checked against the length of the file, so no overflow.
+        // Its end was checked, so no overflow.
         self.offset..self.offset + self.nbytes.get()
     }
 }
@@ -49,8 +49,8 @@ pub(crate) struct RawInfo {
 
 impl RawInfo {
     /// Checks the info against the part with this index.
-    pub(crate) fn check(self, part: &Part, index: usize) -> Result<GgufTensorInfo, Kind> {
-        match self.try_check(part) {
+    pub(crate) fn check(self, part: &Part, index: usize, data: Data) -> Result<GgufTensorInfo, Kind> {
+        match self.try_check(part, data) {
             Ok((dtype, shape, offset, nbytes)) => {
                 Ok(GgufTensorInfo { name: self.name, dtype, shape, part: index, offset, nbytes })
             }
@@ -58,7 +58,7 @@ impl RawInfo {
         }
     }
 
-    fn try_check(&self, part: &Part) -> Result<(DType, Shape, u64, Bytes), TensorProblem> {
+    fn try_check(&self, part: &Part, data: Data) -> Result<(DType, Shape, u64, Bytes), TensorProblem> {
         let dtype = self.dtype()?;
         let shape = self.shape()?;
         let row_len = shape.row_len();
@@ -72,7 +72,9 @@ impl RawInfo {
         let offset = self.offset.checked_add(part.data_start.get());
         let end = offset.and_then(|offset| offset.checked_add(nbytes.get()));
         match (offset, end) {
-            (Some(offset), Some(end)) if end <= part.len.get() => Ok((dtype, shape, offset, nbytes)),
+            (Some(offset), Some(end)) if data == Data::Optional || end <= part.len.get() => {
+                Ok((dtype, shape, offset, nbytes))
+            }
             _ => Err(TensorProblem::PastEnd { end, file_len: part.len }),
         }
     }

@@ -158,3 +158,52 @@ proptest! {
         read(bytes);
     }
 }
+
+#[test]
+fn b4_a_header_is_enough_to_plan_and_tells_what_is_missing() {
+    let path = std::env::temp_dir().join(format!("minfer-cut-{}.gguf", std::process::id()));
+    let good = small_file();
+    let whole = Index::from_bytes(good.clone()).unwrap();
+    let start = whole.parts()[0].data_start.get() as usize;
+    let end = whole.tensors().iter().map(|tensor| tensor.range().end).max().unwrap() as usize;
+    for len in [start, start + 1, end - 1, end] {
+        std::fs::write(&path, &good[..len]).unwrap();
+        let cut = Index::open_header(&path).unwrap();
+        assert_eq!(cut.tensors(), whole.tensors());
+        assert_eq!(cut.missing_bytes().get() as usize, end - len);
+        assert_eq!(Index::open(&path).is_ok(), len == end);
+    }
+    for len in [0, 4, start / 2] {
+        std::fs::write(&path, &good[..len]).unwrap();
+        assert!(Index::open_header(&path).unwrap_err().is_truncated());
+    }
+    std::fs::remove_file(&path).unwrap();
+}
+
+/// Tensors lie side by side, so what adds up beyond 64 bits can't be told in offsets: refused even without their data.
+#[test]
+fn s11_tensors_that_add_up_beyond_64_bits_are_refused() {
+    const HALF: u64 = 1 << 63;
+    let info = |name: &str, offset: u64| {
+        let mut bytes = (name.len() as u64).to_le_bytes().to_vec();
+        bytes.extend(name.as_bytes());
+        bytes.extend(2u32.to_le_bytes());
+        bytes.extend([1u64 << 30, HALF >> 32].into_iter().flat_map(u64::to_le_bytes));
+        bytes.extend(DType::F32.ggml_id().to_le_bytes());
+        bytes.extend(offset.to_le_bytes());
+        bytes
+    };
+    let path = std::env::temp_dir().join(format!("minfer-huge-{}.gguf", std::process::id()));
+    let open = |tensors: &[Vec<u8>]| {
+        let head = [3u64 << 32 | 0x4655_4747, tensors.len() as u64, 0];
+        let mut bytes: Vec<u8> = head.into_iter().flat_map(u64::to_le_bytes).collect();
+        bytes.extend(tensors.concat());
+        std::fs::write(&path, bytes).unwrap();
+        Index::open_header(&path)
+    };
+    let (first, second) = (info("blk.0.a", 0), info("blk.0.b", HALF));
+    assert_eq!(open(std::slice::from_ref(&first)).unwrap().tensors()[0].nbytes().get(), HALF);
+    let error = open(&[first, second]).unwrap_err().to_string();
+    assert!(error.contains("blk.0.b") && error.contains("64 bits"), "{error}");
+    std::fs::remove_file(&path).unwrap();
+}

@@ -107,26 +107,28 @@ impl GraphAllocator {
         self.ledger.charged(backend)
     }
 
-    /// The account of a backend (rule A5).
+    /// What a backend holds (rule A5), asked from the backend itself and not from the ledger (rule B4): weights, KV, pool
+    /// and scratch. That both agree is asserted in debug builds.
     pub fn memory_report(&self, backend: BackendId) -> MemoryReport {
         let charged = self.ledger.charged(backend);
-        let slots = &self.devices[backend.index()].slots;
-        let staging_bytes = charged.get(Category::Staging);
-        MemoryReport {
-            backend: self.spec(backend).name().to_owned(),
+        let Device { backend: device, slots, .. } = &self.devices[backend.index()];
+        let report = MemoryReport {
+            backend: device.spec().name().to_owned(),
             budget: self.ledger.budget(backend),
-            weights_bytes: charged.weights(),
+            weights_bytes: device.weights_bytes(),
             mapped_bytes: charged.get(Category::MappedWeights),
-            kv_bytes: charged.get(Category::Kv),
-            pool_bytes: charged.get(Category::Pool).saturating_add(staging_bytes),
-            staging_bytes,
-            scratch_bytes: charged.get(Category::Scratch),
+            kv_bytes: device.buffer_bytes(BufKind::Kv),
+            pool_bytes: device.buffer_bytes(BufKind::Pool),
+            staging_bytes: charged.get(Category::Staging),
+            scratch_bytes: device.buffer_bytes(BufKind::Scratch),
             host_bytes: charged.get(Category::Host),
             live_bytes: slots.live_bytes(),
             peak_live_bytes: slots.peak_live_bytes(),
             idle_slots: slots.idle_len(),
             reserved_classes: slots.reserved().iter().map(|(&class, &n)| (class, n)).collect(),
-        }
+        };
+        debug_assert!(report.agrees_with(&charged), "{report:?} is held, {charged:?} is charged");
+        report
     }
 
     /// A place for `bytes` in a buffer of their class: an idle one, or a new one if the budget holds it (rule A1).

@@ -3,6 +3,7 @@
 use minfer_tensor::Bytes;
 
 use crate::allocplan::Budget;
+use crate::ledger::{Category, Charges};
 
 /// What one backend holds now.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +37,14 @@ pub struct MemoryReport {
 }
 
 impl MemoryReport {
+    /// Whether what the backend says it holds is what it was charged, to the byte (rule B4).
+    pub fn agrees_with(&self, charged: &Charges) -> bool {
+        let of = |category| charged.get(category);
+        let pool = of(Category::Pool).saturating_add(of(Category::Staging));
+        [self.weights_bytes, self.kv_bytes, self.pool_bytes, self.scratch_bytes]
+            == [charged.weights(), of(Category::Kv), pool, of(Category::Scratch)]
+    }
+
     /// Everything that is charged; saturates.
     pub fn total_bytes(&self) -> Bytes {
         [self.weights_bytes, self.kv_bytes, self.pool_bytes, self.scratch_bytes, self.host_bytes]

@@ -1,6 +1,6 @@
 //! `minfer inspect`: what is in a file. It needn't be a model that minfer runs.
 
-use minfer_engine::ModelFile;
+use minfer_engine::{ModelFile, missing_note};
 use minfer_gguf::{GgufTensorInfo, Index, Value};
 use serde::{Serialize, Serializer};
 use serde_json::Value as Json;
@@ -31,9 +31,12 @@ struct Tensor<'a> {
 pub(super) fn inspect(args: &InspectArgs) -> Result<(), CliError> {
     let report = MemoryReport::create(&args.model)?;
     let path = session::resolve(&args.model)?;
-    let index = Index::open(&path)?;
+    let index = Index::open_header(&path)?;
+    if let Some(note) = missing_note(&index).filter(|_| !args.model.output.quiet) {
+        output::note(&format!("note: {note}"));
+    }
     if args.model.memory_report.is_some() {
-        report.write_plan(&ModelFile::open(&path)?, &args.model.engine)?;
+        report.write_plan(&ModelFile::open_header(&path)?, &args.model.engine)?;
     }
     if args.model.output.json {
         let tensors = index.tensors().iter().map(tensor).collect();

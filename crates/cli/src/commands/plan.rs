@@ -10,7 +10,7 @@ use crate::session::{self, MemoryReport};
 /// Shows the plan. One that doesn't fit is shown too, and then is an error.
 pub(super) fn plan(args: &PlanArgs) -> Result<(), CliError> {
     let report = MemoryReport::create(&args.model)?;
-    let file = session::open(&args.model)?;
+    let file = session::open_header(&args.model)?;
     let options = args.model.engine.options();
     let plan = session::plan(&file, &args.model.engine, &options)?;
     report.write(&plan)?;
@@ -21,6 +21,9 @@ pub(super) fn plan(args: &PlanArgs) -> Result<(), CliError> {
         graphs::dump(path, &file, &plan, &options)?;
     }
     if args.model.output.json {
+        if plan.fits {
+            session::show_notes(&plan, &args.model);
+        }
         output::print_json(&plan)?;
     } else {
         output::print(&render::plan_table(&plan, Style::of_stdout()))?;

@@ -4,6 +4,8 @@
 
 mod errors;
 mod json;
+#[cfg(target_os = "linux")]
+mod memory;
 mod run;
 mod signals;
 mod smollm2;

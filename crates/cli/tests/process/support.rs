@@ -69,7 +69,7 @@ pub(crate) fn finish(command: &mut Command) -> Outcome {
     outcome(&command.output().unwrap())
 }
 
-fn outcome(output: &Output) -> Outcome {
+pub(crate) fn outcome(output: &Output) -> Outcome {
     Outcome {
         code: output.status.code(),
         out: String::from_utf8_lossy(&output.stdout).into_owned(),
