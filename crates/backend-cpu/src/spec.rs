@@ -51,11 +51,13 @@ impl DeviceSpec for CpuSpec {
 
     fn supports_op(&self, node: &CNode, operands: &[DType]) -> bool {
         let weights = |index: usize| operands.get(index).is_some_and(|&dtype| dtype != DType::I32);
-        let floats = |index: usize| operands.get(index).is_some_and(|&dtype| is_state_type(dtype));
         match &node.op {
             Op::GetRows | Op::MatMul => weights(0),
-            Op::WriteRows => floats(0),
-            Op::Attention(a) => floats(1) && operands[1] == operands[2] && a.head_dim.is_multiple_of(16),
+            Op::WriteRows => operands.first().is_some_and(|&dtype| head_unit(dtype).is_some()),
+            Op::Attention(a) => match operands {
+                [_, k, v, ..] => k == v && has_attention(*k, a.head_dim),
+                _ => false,
+            },
             _ => true,
         }
     }
@@ -75,7 +77,16 @@ impl DeviceSpec for CpuSpec {
     }
 }
 
-/// Element types that keys and values may be stored in.
-pub(crate) fn is_state_type(dtype: DType) -> bool {
-    matches!(dtype, DType::F32 | DType::F16)
+/// What a head's size must be a multiple of if keys and values are stored as `dtype`; `None` if they can't be.
+pub(crate) fn head_unit(dtype: DType) -> Option<usize> {
+    match dtype {
+        DType::F32 | DType::F16 => Some(16),
+        DType::Q8_0 => Some(dtype.block_len()),
+        _ => None,
+    }
+}
+
+/// Whether there is an attention kernel for heads of this size.
+pub(crate) fn has_attention(dtype: DType, head_dim: usize) -> bool {
+    head_unit(dtype).is_some_and(|unit| head_dim.is_multiple_of(unit))
 }

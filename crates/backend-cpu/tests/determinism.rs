@@ -3,12 +3,15 @@
 
 use minfer_backend_cpu::{CpuBackend, CpuSpec, Kernels};
 use minfer_graph::{BatchCounts, StateId};
+use minfer_tensor::DType;
 use minfer_testkit::cases::{all_cases, run_raw};
 use minfer_testkit::rng::Rng;
 use minfer_testkit::runner::{Runner, Session};
 use minfer_testkit::transformer::Transformer;
 
 const MODEL: Transformer = Transformer::TINY;
+/// The same with keys and values in blocks.
+const BLOCKS: Transformer = Transformer { kv: DType::Q8_0, ..MODEL };
 /// More than a chunk of keys, and no multiple of anything.
 const TOKENS: usize = 290;
 
@@ -20,30 +23,39 @@ fn backend(threads: usize, kernels: &'static Kernels) -> CpuBackend {
 }
 
 /// Feeds all tokens in batches of `batch` to a graph of `rung`.
-fn generate(threads: usize, kernels: &'static Kernels, rung: usize, batch: usize) -> Outcome {
+fn generate(
+    model: Transformer,
+    threads: usize,
+    kernels: &'static Kernels,
+    rung: usize,
+    batch: usize,
+) -> Outcome {
     let mut backend = backend(threads, kernels);
     let mut session = Session::new(&mut backend);
-    MODEL.register(&mut session, 7).unwrap();
-    let mut runner = Runner::new(&mut session, &MODEL.graph(rung, 1).unwrap()).unwrap();
+    model.register(&mut session, 7).unwrap();
+    let mut runner = Runner::new(&mut session, &model.graph(rung, 1).unwrap()).unwrap();
     let mut rng = Rng::new(3);
-    let tokens: Vec<i32> = (0..TOKENS).map(|_| rng.below(MODEL.n_vocab) as i32).collect();
+    let tokens: Vec<i32> = (0..TOKENS).map(|_| rng.below(model.n_vocab) as i32).collect();
     for (i, part) in tokens.chunks(batch).enumerate() {
-        MODEL.step(&mut session, &mut runner, part, i * batch, 1).unwrap();
+        model.step(&mut session, &mut runner, part, i * batch, 1).unwrap();
     }
     let logits = runner.output(&session, 0, BatchCounts { tokens: 1, outputs: 1 }).unwrap();
-    let states = (0..2 * MODEL.n_layers).map(|i| session.state_bytes(StateId::new(i)).unwrap());
+    let states = (0..2 * model.n_layers).map(|i| session.state_bytes(StateId::new(i)).unwrap());
     (logits.into_iter().map(f32::to_bits).collect(), states.collect())
 }
 
 #[test]
 fn threads_batches_and_tables_change_no_bit() {
-    let reference = generate(1, Kernels::detect(), 1, 1);
-    assert!(reference.0.iter().all(|&bits| f32::from_bits(bits).is_finite()));
-    for kernels in Kernels::available() {
-        for threads in [1, 2, 3] {
-            for (rung, batch) in [(1, 1), (8, 5), (128, 40), (128, 128)] {
-                let what = format!("{}, {threads} threads, {batch} of {rung}", kernels.name());
-                assert!(generate(threads, kernels, rung, batch) == reference, "{what}");
+    for model in [MODEL, BLOCKS] {
+        let reference = generate(model, 1, Kernels::detect(), 1, 1);
+        assert!(reference.0.iter().all(|&bits| f32::from_bits(bits).is_finite()));
+        for kernels in Kernels::available() {
+            for threads in [1, 2, 3] {
+                for (rung, batch) in [(1, 1), (8, 5), (128, 40), (128, 128)] {
+                    let what =
+                        format!("{}, {}, {threads} threads, {batch} of {rung}", model.kv, kernels.name());
+                    assert!(generate(model, threads, kernels, rung, batch) == reference, "{what}");
+                }
             }
         }
     }

@@ -6,6 +6,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use minfer_backend_cpu::{CpuBackend, CpuSpec};
+use minfer_testkit::cases::STATE_TYPES;
 use minfer_testkit::runner::{Runner, Session};
 use minfer_testkit::transformer::Transformer;
 
@@ -31,7 +32,12 @@ static GLOBAL: Counting = Counting;
 
 #[test]
 fn execute_allocates_nothing() {
-    let model = Transformer::TINY;
+    for kv in STATE_TYPES {
+        allocates_nothing(Transformer { kv, ..Transformer::TINY });
+    }
+}
+
+fn allocates_nothing(model: Transformer) {
     let mut backend = CpuBackend::new(CpuSpec::detect(2)).unwrap();
     let mut session = Session::new(&mut backend);
     model.register(&mut session, 1).unwrap();
@@ -43,6 +49,6 @@ fn execute_allocates_nothing() {
         for _ in 0..3 {
             runner.run(&mut session, counts).unwrap();
         }
-        assert_eq!(ALLOCATIONS.load(Ordering::Relaxed), before, "rung {rung}");
+        assert_eq!(ALLOCATIONS.load(Ordering::Relaxed), before, "{} rung {rung}", model.kv);
     }
 }

@@ -10,8 +10,10 @@ use crate::{ModelFile, Options, Setting};
 /// Contexts are proposed in multiples of this many positions, below it of [`FINE_STEP`].
 const COARSE_STEP: usize = 256;
 const FINE_STEP: usize = 16;
+/// KV types and their spelling, largest first.
+const KV_TYPES: [(DType, &str); 3] = [(DType::F32, "f32"), (DType::F16, "f16"), (DType::Q8_0, "q8_0")];
 
-/// Nearby requests that would be admitted: the largest context, the largest batch, a smaller KV type, pages of the file
+/// Nearby requests that would be admitted: the largest context, the largest batch, the next smaller KV type that fits, pages of the file
 /// exempt from the budget, and the budget that it takes.
 pub(crate) fn alternatives(file: &ModelFile, options: &Options, host: &Host) -> Vec<Alternative> {
     let attempt = |argv: &[&str], changed: &Options| {
@@ -27,13 +29,14 @@ pub(crate) fn alternatives(file: &ModelFile, options: &Options, host: &Host) -> 
     let n_batch = options.n_batch(options.n_ctx(file.model().config().n_ctx_train));
     let smaller = ladder(n_batch).filter(|&n| n < n_batch);
     let batch = smaller.filter(|&n| left(file, &with_batch(n), host).is_some()).last();
-    let f16 = options.kv_type == DType::F32;
+    let mut smaller = KV_TYPES.iter().skip_while(|(kv_type, _)| *kv_type != options.kv_type).skip(1);
+    let kv_type = smaller
+        .find_map(|&(kv_type, name)| attempt(&["--kv-type", name], &Options { kv_type, ..options.clone() }));
     let budget = needed_mib(file, options, host).map(|mib| mib.to_string());
     let found = [
         ctx.and_then(|n| attempt(&["--ctx", &n.to_string()], &with_ctx(n))),
         batch.and_then(|n| attempt(&["--batch", &n.to_string()], &with_batch(n))),
-        f16.then(|| Options { kv_type: DType::F16, ..options.clone() })
-            .and_then(|changed| attempt(&["--kv-type", "f16"], &changed)),
+        kv_type,
         (!options.allow_paging)
             .then(|| Options { allow_paging: true, ..options.clone() })
             .and_then(|changed| attempt(&["--allow-paging"], &changed)),

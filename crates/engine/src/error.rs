@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use minfer_graph::GraphError;
+use minfer_models::ModelError;
 use thiserror::Error;
 
 /// What kind of trouble an [`enum@Error`] is: the command line's exit code follows from it.
@@ -30,7 +31,7 @@ pub enum Error {
         /// The model file.
         path: PathBuf,
         /// What is wrong with it.
-        source: minfer_models::ModelError,
+        source: ModelError,
     },
     /// The file's vocabulary can't be used.
     #[error("{}: {source}", path.display())]
@@ -87,12 +88,6 @@ pub enum Error {
         /// The tensor.
         name: String,
     },
-    /// Keys and values can't be kept in this type.
-    #[error("--kv-type: no kernel keeps keys and values as {found}; expected f16 or f32")]
-    KvType {
-        /// The type that was asked for.
-        found: minfer_tensor::DType,
-    },
     /// A token that the model has no embedding for.
     #[error("token {id} is beyond the model's {n_vocab} tokens")]
     Token {
@@ -127,6 +122,8 @@ impl Error {
     /// What kind of trouble it is.
     pub fn kind(&self) -> ErrorKind {
         match self {
+            // The model is fine, with another type of the KV cache.
+            Error::Model { source: ModelError::KvHead { .. }, .. } => ErrorKind::Usage,
             Error::Gguf(_)
             | Error::Model { .. }
             | Error::Tokenizer { .. }
@@ -134,7 +131,7 @@ impl Error {
             | Error::Weight { .. }
             | Error::NotFinite { .. } => ErrorKind::Model,
             Error::Refused(_) => ErrorKind::Refused,
-            Error::Sampling(_) | Error::KvType { .. } => ErrorKind::Usage,
+            Error::Sampling(_) => ErrorKind::Usage,
             Error::Encode(_)
             | Error::Template { .. }
             | Error::NoTemplate { .. }

@@ -100,7 +100,7 @@ pub struct Options {
     pub ctx: Option<usize>,
     /// Largest prefill batch in tokens; at least 1.
     pub batch: usize,
-    /// Element type of the KV cache: F16 or F32.
+    /// Element type of the KV cache: F16, F32 or Q8_0.
     pub kv_type: DType,
     /// Blocks on the device; `None` where nothing was said.
     pub gpu_layers: Option<Setting>,

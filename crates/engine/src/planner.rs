@@ -7,7 +7,7 @@ use minfer_graph::{
     OffloadPlan, PlanRequest, StateDecl, block_of, budget_decision, rungs,
 };
 use minfer_models::Model;
-use minfer_tensor::{Bytes, DType};
+use minfer_tensor::Bytes;
 use minfer_text::{ChatTemplate, Tokenizer};
 
 use crate::alternatives::alternatives;
@@ -70,7 +70,6 @@ pub(crate) fn resolve_memory(file: &ModelFile, options: &Options, host: &Host) -
     let model = file.model();
     let n_ctx = options.n_ctx(model.config().n_ctx_train);
     let n_batch = options.n_batch(n_ctx);
-    check_kv_type(options)?;
     let (answer, budget) = cpu_budget(options)?;
     let states = model.states(n_ctx, options.kv_type).map_err(|source| model_error(file, source))?;
     let memory = MemoryPlan::resolve(&PlanRequest {
@@ -147,14 +146,6 @@ fn context_note(n_ctx: usize, model: &Model) -> Option<String> {
     let trained = model.config().n_ctx_train;
     let beyond = n_ctx > trained;
     beyond.then(|| format!("a context of {n_ctx} is beyond the {trained} positions the model was trained on"))
-}
-
-/// The types that the CPU has kernels for.
-fn check_kv_type(options: &Options) -> Result<(), Error> {
-    match options.kv_type {
-        DType::F16 | DType::F32 => Ok(()),
-        found => Err(Error::KvType { found }),
-    }
 }
 
 fn model_error(file: &ModelFile, source: minfer_models::ModelError) -> Error {

@@ -1,12 +1,16 @@
 //! What a loaded engine promises: bits that don't depend on batch or threads, a cache that ends where it should, and a
 //! report that equals the plan.
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod common;
+
+use std::path::PathBuf;
 
 use common::{ARCHS, arch, host, load, options, score};
 use minfer_engine::{
     BackendMemory, BenchOptions, CancelFlag, Engine, Error, ErrorKind, ModelFile, Options, Setting, plan,
 };
+use minfer_tensor::DType;
 
 const IDS: [u32; 40] = {
     let mut ids = [0; 40];
@@ -18,6 +22,12 @@ const IDS: [u32; 40] = {
     ids
 };
 
+/// Every family with floats as keys and values, and those of two sizes of heads with blocks.
+fn configurations() -> impl Iterator<Item = (&'static str, DType)> {
+    let blocks = [("qwen3-dense", DType::Q8_0), ("gemma3-dense", DType::Q8_0)];
+    ARCHS.map(|name| (name, DType::F32)).into_iter().chain(blocks)
+}
+
 /// All logits of all positions, as bits.
 fn bits(engine: &mut Engine) -> Vec<(u32, u32)> {
     let scored = score(engine, &IDS, 128);
@@ -26,28 +36,26 @@ fn bits(engine: &mut Engine) -> Vec<(u32, u32)> {
 
 #[test]
 fn logits_do_not_depend_on_batch_or_threads() {
-    for name in ARCHS {
-        let expected = bits(&mut load(&arch(name), &options(1), 1));
+    for (name, kv_type) in configurations() {
+        let load = |batch, threads| load(&arch(name), &Options { kv_type, ..options(batch) }, threads);
+        let expected = bits(&mut load(1, 1));
         for (batch, threads) in [(1, 2), (7, 1), (8, 3), (32, 2), (512, 1), (512, 2)] {
-            assert!(
-                bits(&mut load(&arch(name), &options(batch), threads)) == expected,
-                "{name} {batch} {threads}"
-            );
+            assert!(bits(&mut load(batch, threads)) == expected, "{name} {kv_type} {batch} {threads}");
         }
     }
 }
 
 #[test]
 fn b4_the_report_of_a_run_is_the_plan_to_the_byte() {
-    for (name, batch) in ARCHS.iter().flat_map(|name| [1, 7, 512].map(|batch| (name, batch))) {
-        let (host, _) = host(2);
-        let planned = plan(&ModelFile::open(&arch(name)).unwrap(), &options(batch), &host).unwrap();
-        let mut engine = load(&arch(name), &options(batch), 2);
+    for ((name, kv_type), batch) in configurations().flat_map(|c| [1, 7, 512].map(|batch| (c, batch))) {
+        let ((host, _), options) = (host(2), Options { kv_type, ..options(batch) });
+        let planned = plan(&ModelFile::open(&arch(name)).unwrap(), &options, &host).unwrap();
+        let mut engine = load(&arch(name), &options, 2);
         assert_eq!(engine.plan().backends, planned.backends);
         score(&mut engine, &IDS, 1);
         engine.bench(BenchOptions { prompt: 30, generate: 8, depth: 5 }, &CancelFlag::new()).unwrap();
         let (planned, held) = (&planned.backends[0], &engine.memory_report().backends[0]);
-        assert_eq!(categories(planned), categories(held), "{name} {batch}");
+        assert_eq!(categories(planned), categories(held), "{name} {kv_type} {batch}");
         assert!(
             held.host_bytes <= planned.host_bytes,
             "{name}: {} > {}",
@@ -64,6 +72,56 @@ fn b4_the_report_of_a_run_is_the_plan_to_the_byte() {
 
 fn categories(b: &BackendMemory) -> [u64; 6] {
     [b.weights_bytes, b.kv_bytes, b.pool_bytes, b.scratch_bytes, b.staging_bytes, b.mapped_bytes]
+}
+
+#[test]
+fn b4_a_quantized_cache_takes_34_bytes_for_32_elements_and_no_copy() {
+    let (host, _) = host(2);
+    let file = ModelFile::open(&arch("qwen3-dense")).unwrap();
+    let held = |kv_type| {
+        let plan = plan(&file, &Options { kv_type, ..options(8) }, &host).unwrap();
+        let cpu = &plan.backends[0];
+        (cpu.kv_bytes, cpu.scratch_bytes, cpu.pool_bytes, plan.kv_bytes_per_token)
+    };
+    let ((f32_kv, scratch, pool, f32_token), q8_0) = (held(DType::F32), held(DType::Q8_0));
+    let blocks = |bytes: u64| bytes / 4 / 32 * 34;
+    assert_eq!(q8_0, (blocks(f32_kv), scratch, pool, blocks(f32_token)));
+}
+
+/// A model with sixteen elements a head: the same tensors, other metadata.
+fn small_heads(dir: &tempfile::TempDir) -> PathBuf {
+    let mut file = std::fs::read(arch("qwen2-dense")).unwrap();
+    for key in [
+        "qwen2.attention.head_count",
+        "qwen2.attention.head_count_kv",
+        "qwen2.attention.key_length",
+        "qwen2.attention.value_length",
+        "qwen2.rope.dimension_count",
+    ] {
+        let name: Vec<u8> = (key.len() as u64).to_le_bytes().into_iter().chain(key.bytes()).collect();
+        let at = file.windows(name.len()).position(|window| window == name).unwrap();
+        // Behind the key: the tag of a u32, then the number.
+        file[at + name.len() + 4..][..4].copy_from_slice(&16u32.to_le_bytes());
+    }
+    let path = dir.path().join("small-heads.gguf");
+    std::fs::write(&path, file).unwrap();
+    path
+}
+
+#[test]
+fn heads_that_are_no_whole_blocks_are_refused_before_loading() {
+    let (host, backend) = host(1);
+    let options = Options { kv_type: DType::Q8_0, ..options(8) };
+    let dir = tempfile::tempdir().unwrap();
+    let path = small_heads(&dir);
+    let file = || ModelFile::open(&path).unwrap();
+    let error = plan(&file(), &options, &host).unwrap_err();
+    for word in ["qwen2.attention.key_length", "16 elements", "Q8_0", "32"] {
+        assert!(error.to_string().contains(word), "{error}");
+    }
+    assert_eq!(error.kind(), ErrorKind::Usage);
+    let error = Engine::load(file(), &options, &host, vec![Box::new(backend)], &mut |_| panic!("loaded"));
+    assert_eq!(error.unwrap_err().kind(), ErrorKind::Usage);
 }
 
 #[test]
@@ -94,6 +152,23 @@ fn b3_a_refusal_comes_before_loading_and_its_alternatives_are_admitted() {
     let error =
         Engine::load(file, &with(fits - 1), &host, vec![Box::new(backend)], &mut |_| panic!("loaded"));
     assert_eq!(error.unwrap_err().kind(), ErrorKind::Refused);
+}
+
+#[test]
+fn b3_the_largest_kv_type_that_fits_is_proposed() {
+    let (host, _) = host(1);
+    let file = ModelFile::open(&arch("qwen3-dense")).unwrap();
+    let with = |kv_type, cpu_mem| Options { ctx: Some(1 << 14), kv_type, cpu_mem, ..options(8) };
+    let mib = |kv_type| {
+        let planned = plan(&file, &with(kv_type, None), &host).unwrap();
+        planned.backends[0].total_bytes.div_ceil(1 << 20).to_string()
+    };
+    for (fits, name) in [(DType::F16, "f16"), (DType::Q8_0, "q8_0")] {
+        let cpu_mem = Some(Setting::new(mib(fits), "--cpu-mem"));
+        let refused = plan(&file, &with(DType::F32, cpu_mem.clone()), &host).unwrap();
+        assert!(refused.alternatives.iter().any(|a| a.argv == ["--kv-type", name]), "{name}");
+        assert!(plan(&file, &with(fits, cpu_mem), &host).unwrap().fits);
+    }
 }
 
 #[test]

@@ -1,4 +1,5 @@
 //! Nothing allocates in a decode step.
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 #![allow(unsafe_code, reason = "a global allocator that counts")]
 
 mod common;
@@ -7,7 +8,8 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use common::{arch, load, options};
-use minfer_engine::{BenchOptions, CancelFlag};
+use minfer_engine::{BenchOptions, CancelFlag, Options};
+use minfer_tensor::DType;
 
 /// Counts what is handed out.
 struct Counting;
@@ -33,7 +35,13 @@ static GLOBAL: Counting = Counting;
 
 #[test]
 fn a_decode_step_allocates_nothing() {
-    let mut engine = load(&arch("gemma3-dense"), &options(8), 2);
+    for kv_type in [DType::F32, DType::Q8_0] {
+        decode_allocates_nothing(&Options { kv_type, ..options(8) });
+    }
+}
+
+fn decode_allocates_nothing(options: &Options) {
+    let mut engine = load(&arch("gemma3-dense"), options, 2);
     let cancel = CancelFlag::new();
     let mut decode = |n| {
         let before = ALLOCATIONS.load(Ordering::Relaxed);

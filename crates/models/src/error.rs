@@ -69,6 +69,22 @@ pub enum ModelError {
         /// What can.
         expected: &'static str,
     },
+    /// A head isn't whole blocks of the type that keys and values are to be stored in.
+    #[error(
+        "a {architecture} model with heads of {head_dim} elements ({architecture}.attention.key_length, or \
+         embedding_length over attention.head_count) can't keep keys and values as {dtype}, in blocks of {block_len}; \
+         use f16 or f32"
+    )]
+    KvHead {
+        /// The architecture.
+        architecture: &'static str,
+        /// Elements of a head.
+        head_dim: usize,
+        /// The type asked for.
+        dtype: DType,
+        /// Elements of its blocks.
+        block_len: usize,
+    },
     /// The graph of the model doesn't hold together.
     #[error(transparent)]
     Graph(#[from] GraphError),

@@ -62,8 +62,9 @@ impl Model {
     /// The regions of keys and values for `n_ctx` positions, by [`StateId`]: two for each block.
     ///
     /// # Errors
-    /// For a type that rows can't be written as, or whose blocks don't fill a row, and for a size beyond 64 bits.
+    /// For a type that rows can't be written as, or whose blocks don't fill a head, and for a size beyond 64 bits.
     pub fn states(&self, n_ctx: usize, dtype: DType) -> Result<Vec<StateDecl>, ModelError> {
+        self.check_heads(dtype)?;
         let mut states = Vec::with_capacity(2 * self.blocks.len());
         for (layer, il) in (0..).zip(0..self.blocks.len()) {
             let row = self.config.kv_row(il);
@@ -74,6 +75,16 @@ impl Model {
             }
         }
         Ok(states)
+    }
+
+    /// Blocks that belong to one head: a head's keys don't share a scale with another's.
+    fn check_heads(&self, dtype: DType) -> Result<(), ModelError> {
+        let Config { family, head_dim, .. } = self.config;
+        let block_len = dtype.block_len();
+        if head_dim.is_multiple_of(block_len) {
+            return Ok(());
+        }
+        Err(ModelError::KvHead { architecture: family.name, head_dim, dtype, block_len })
     }
 
     /// Bytes that one position takes in the keys and values of all blocks.
@@ -161,9 +172,6 @@ fn check_state(decl: StateDecl) -> Result<StateDecl, ModelError> {
     let error = |expected| ModelError::Kv { n_ctx, row, dtype: decl.dtype, expected };
     if !matches!(decl.dtype, DType::F32 | DType::F16 | DType::Q8_0) {
         return Err(error("F16, F32 or Q8_0"));
-    }
-    if decl.dtype.row_bytes(row).is_none() {
-        return Err(error("rows of whole blocks"));
     }
     match decl.nbytes() {
         Some(_) => Ok(decl),

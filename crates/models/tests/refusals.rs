@@ -190,10 +190,17 @@ fn every_token_has_a_row() {
 fn keys_and_values_are_stored_in_whole_blocks() {
     let model = TinyModel::new("llama").load().unwrap();
     assert_eq!(model.kv_bytes_per_token(DType::F16).unwrap().get(), 2 * 2 * 32 * 2);
-    assert_eq!(model.kv_bytes_per_token(DType::Q8_0).unwrap().get(), 2 * 2 * 34);
     assert_eq!(model.states(128, DType::F32).unwrap().len(), 4);
-    for (n_ctx, dtype) in [(128, DType::Q4K), (128, DType::I32), (usize::MAX, DType::F16)] {
+    for (n_ctx, dtype) in [(128, DType::BF16), (128, DType::I32), (usize::MAX, DType::F16)] {
         let message = model.states(n_ctx, dtype).unwrap_err().to_string();
         assert!(message.contains(&n_ctx.to_string()) && message.contains(dtype.name()), "{message}");
     }
+    let message = model.states(128, DType::Q8_0).unwrap_err().to_string();
+    for word in ["llama.attention.key_length", "16", "Q8_0", "32"] {
+        assert!(message.contains(word), "{message}");
+    }
+    let mut wide = TinyModel::new("llama");
+    let heads = [("head_count", 2u32), ("head_count_kv", 1), ("key_length", 32), ("value_length", 32)];
+    heads.into_iter().for_each(|(key, n)| wide.set(&format!("attention.{key}"), n));
+    assert_eq!(wide.load().unwrap().kv_bytes_per_token(DType::Q8_0).unwrap().get(), 2 * 2 * 34);
 }

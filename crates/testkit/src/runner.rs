@@ -68,6 +68,8 @@ pub struct Runner {
     bindings: Vec<Option<Binding>>,
     buffers: Vec<BufId>,
     segment: SegmentId,
+    /// Never set; made once, so that a run allocates nothing.
+    cancel: CancelFlag,
 }
 
 impl Runner {
@@ -85,7 +87,7 @@ impl Runner {
         let nodes: Vec<NodeId> = graph.ids().filter(|&id| is_computed(&graph.node(id).op)).collect();
         let segment = Segment { graph, nodes: &nodes, bindings: &bindings, scratch };
         let segment = session.backend.prepare(segment)?;
-        Ok(Self { graph: graph.clone(), bindings, buffers, segment })
+        Ok(Self { graph: graph.clone(), bindings, buffers, segment, cancel: CancelFlag::new() })
     }
 
     /// Fills an input.
@@ -96,7 +98,7 @@ impl Runner {
 
     /// Runs the graph.
     pub fn run(&mut self, session: &mut Session<'_>, counts: BatchCounts) -> Result<()> {
-        session.backend.execute(self.segment, counts, &CancelFlag::new())
+        session.backend.execute(self.segment, counts, &self.cancel)
     }
 
     /// The live rows of output `index`.

@@ -22,6 +22,8 @@ impl Tolerance {
     pub const F16: Self = Self { name: "f16", nmse: 1e-6 };
     /// Values that are rounded to bf16 on the way: half a unit in the eighth bit.
     pub const BF16: Self = Self { name: "bf16", nmse: 2e-5 };
+    /// Keys and values stored in blocks of 8 bits, where one that lies between two steps may take either.
+    pub const Q8_0_ROWS: Self = Self { name: "q8_0 rows", nmse: 1e-5 };
     /// Activations rounded to 8 bits a block before they meet a quantized weight.
     pub const INT8_ACTIVATIONS: Self = Self { name: "int8 activations", nmse: 3e-4 };
 

@@ -10,7 +10,7 @@ use super::prepare::Preparer;
 use super::scratch::attention_kernel;
 use super::{Run, Work};
 use crate::kernels::Attention;
-use crate::spec::is_state_type;
+use crate::spec::has_attention;
 
 /// Most rows of a tile. They share the loads of keys and values.
 const TILE: usize = 16;
@@ -21,8 +21,7 @@ pub(super) fn prepare(p: &mut Preparer<'_>, id: NodeId, spec: &AttentionSpec) ->
     let node = p.get(id);
     let [q, k, v, positions] = [node.inputs[0], node.inputs[1], node.inputs[2], node.inputs[3]];
     let (dtype, n_ctx) = (p.get(k).dtype, p.get(k).shape.rows.min(p.get(v).shape.rows));
-    let has_kernel = is_state_type(dtype) && spec.head_dim.is_multiple_of(16);
-    if !has_kernel || p.get(v).dtype != dtype {
+    if !has_attention(dtype, spec.head_dim) || p.get(v).dtype != dtype {
         return Err(unsupported(&node.op, dtype));
     }
     let (q, q_span) = p.floats(q)?;

@@ -8,9 +8,11 @@
 //! A score is one fused chain over the head's dimensions, an output one fused chain over the keys.
 #![allow(unsafe_code, reason = "pointer kernels; `Attention` states the contract")]
 
+mod cached;
 mod partial;
 
-use super::dense::Float;
+pub(super) use cached::Cached;
+
 use super::math::exp;
 use super::simd::{LANES, Op, Simd};
 use partial::Partial;
@@ -29,7 +31,7 @@ const SIDE: usize = 2;
 const KEYS: usize = SIDE * LANES;
 
 /// Attention of some tokens and the query heads of one key-value head. Row `p` of the keys and values belongs
-/// to position `p`.
+/// to position `p`; a row is stored in one of the types of [`Cached`].
 #[derive(Clone, Debug)]
 pub struct Attention {
     /// Queries, `[tokens][heads * head_dim]`.
@@ -46,7 +48,7 @@ pub struct Attention {
     pub heads: usize,
     /// Key-value heads; divides `heads`.
     pub kv_heads: usize,
-    /// Values of a head, a multiple of 16.
+    /// Values of a head, a multiple of 16; of 32 where rows are blocks.
     pub head_dim: usize,
     /// Factor on the scores.
     pub scale: f32,
@@ -113,16 +115,16 @@ impl Group<'_> {
 }
 
 /// Attention of a range of tokens, start to end.
-pub(crate) struct Attend<'a, W> {
+pub(crate) struct Attend<'a, C> {
     pub(crate) a: &'a Attention,
     pub(crate) kv_head: usize,
     pub(crate) tokens: Range<usize>,
     /// [`Attention::scratch_len`].
     pub(crate) scratch: *mut f32,
-    pub(crate) float: PhantomData<W>,
+    pub(crate) cached: PhantomData<C>,
 }
 
-impl<W: Float> Op for Attend<'_, W> {
+impl<C: Cached> Op for Attend<'_, C> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
@@ -149,7 +151,7 @@ impl<W: Float> Op for Attend<'_, W> {
                         chunk,
                         out: partial,
                         scratch,
-                        float: PhantomData::<W>,
+                        cached: PhantomData::<C>,
                     };
                     s.run(op);
                     for i in 0..group.count {
@@ -165,7 +167,7 @@ impl<W: Float> Op for Attend<'_, W> {
 }
 
 /// Partial results of one token's query heads of one key-value head, for a range of chunks.
-pub(crate) struct AttendChunks<'a, W> {
+pub(crate) struct AttendChunks<'a, C> {
     pub(crate) a: &'a Attention,
     pub(crate) kv_head: usize,
     pub(crate) token: usize,
@@ -174,10 +176,10 @@ pub(crate) struct AttendChunks<'a, W> {
     pub(crate) out: *mut f32,
     /// [`Attention::scratch_len`].
     pub(crate) scratch: *mut f32,
-    pub(crate) float: PhantomData<W>,
+    pub(crate) cached: PhantomData<C>,
 }
 
-impl<W: Float> Op for AttendChunks<'_, W> {
+impl<C: Cached> Op for AttendChunks<'_, C> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
@@ -191,7 +193,7 @@ impl<W: Float> Op for AttendChunks<'_, W> {
                     count: QUERIES.min(heads - from),
                 };
                 let out = self.out.wrapping_add((chunk * heads + from) * a.partial_len());
-                s.run(Partial { group, chunk, out, scratch: self.scratch, float: PhantomData::<W> });
+                s.run(Partial { group, chunk, out, scratch: self.scratch, cached: PhantomData::<C> });
             }
         }
     }

@@ -67,6 +67,11 @@ impl Simd for Avx2 {
         fn load_f16(p: *const u16) -> F {
             [_mm256_cvtph_ps(_mm_loadu_si128(p.cast())), _mm256_cvtph_ps(_mm_loadu_si128(p.add(8).cast()))]
         }
+        fn load_i8(p: *const i8) -> F {{
+            let bytes = _mm_loadu_si128(p.cast());
+            let (low, high) = (_mm256_cvtepi8_epi32(bytes), _mm256_cvtepi8_epi32(_mm_srli_si128::<8>(bytes)));
+            [_mm256_cvtepi32_ps(low), _mm256_cvtepi32_ps(high)]
+        }}
         fn load_bf16(p: *const u16) -> F {{
             let low = _mm256_cvtepu16_epi32(_mm_loadu_si128(p.cast()));
             let high = _mm256_cvtepu16_epi32(_mm_loadu_si128(p.add(8).cast()));
@@ -103,6 +108,7 @@ impl Simd for Avx2 {
 
     methods! {
         fn splat(x: f32) -> F { [_mm256_set1_ps(x); 2] }
+        fn splat_f16(bits: u16) -> F { [_mm256_cvtph_ps(_mm_set1_epi16(bits as i16)); 2] }
         fn add(a: F, b: F) -> F { [_mm256_add_ps(a[0], b[0]), _mm256_add_ps(a[1], b[1])] }
         fn max(a: F, b: F) -> F { [_mm256_max_ps(a[0], b[0]), _mm256_max_ps(a[1], b[1])] }
         fn mul(a: F, b: F) -> F { [_mm256_mul_ps(a[0], b[0]), _mm256_mul_ps(a[1], b[1])] }

@@ -64,6 +64,7 @@ impl Simd for Avx512 {
         fn load(p: *const f32) -> __m512 { _mm512_loadu_ps(p) }
         fn store(p: *mut f32, v: __m512) -> () { _mm512_storeu_ps(p, v) }
         fn load_f16(p: *const u16) -> __m512 { _mm512_cvtph_ps(_mm256_loadu_si256(p.cast())) }
+        fn load_i8(p: *const i8) -> __m512 { _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(p.cast()))) }
         fn load_bf16(p: *const u16) -> __m512 {
             _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(_mm256_loadu_si256(p.cast()))))
         }
@@ -98,6 +99,7 @@ impl Simd for Avx512 {
 
     methods! {
         fn splat(x: f32) -> __m512 { _mm512_set1_ps(x) }
+        fn splat_f16(bits: u16) -> __m512 { _mm512_cvtph_ps(_mm256_set1_epi16(bits as i16)) }
         fn add(a: __m512, b: __m512) -> __m512 { _mm512_add_ps(a, b) }
         fn max(a: __m512, b: __m512) -> __m512 { _mm512_max_ps(a, b) }
         fn mul(a: __m512, b: __m512) -> __m512 { _mm512_mul_ps(a, b) }

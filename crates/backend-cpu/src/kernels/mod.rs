@@ -29,7 +29,8 @@ use attention::{Attend, AttendChunks, MergeChunks};
 use dense::{Bf16, DenseMatMul, F16, F32, FloatMatMul, ToF16};
 use matmul::QuantMatMul;
 use minfer_tensor::DType;
-use quantize::{QuantLayout, Quantize};
+use minfer_tensor::quant::{self, QK};
+use quantize::{QuantLayout, Quantize, ToQ8_0};
 use simd::{Op, Simd};
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -82,6 +83,7 @@ pub struct Kernels {
     zip: fn(Zip<'_>),
     rope: fn(Rope<'_>),
     to_f16: fn(ToF16<'_>),
+    to_q8_0: fn(ToQ8_0<'_>),
 }
 
 /// The table of a capability token.
@@ -91,8 +93,8 @@ macro_rules! kernel_table {
             name: $name,
             quantize: |op| $token.run(op),
             matmul: |op| $token.run(op),
-            attend: |dtype, op| $token.run($crate::kernels::ByFloat(dtype, op)),
-            attend_chunks: |dtype, op| $token.run($crate::kernels::ByFloat(dtype, op)),
+            attend: |dtype, op| $token.run($crate::kernels::ByKvType(dtype, op)),
+            attend_chunks: |dtype, op| $token.run($crate::kernels::ByKvType(dtype, op)),
             merge_chunks: |op| $token.run(op),
             rms_norm: |op| $token.run(op),
             softmax: |op| $token.run(op),
@@ -100,6 +102,7 @@ macro_rules! kernel_table {
             zip: |op| $token.run(op),
             rope: |op| $token.run(op),
             to_f16: |op| $token.run(op),
+            to_q8_0: |op| $token.run(op),
         }
     };
 }
@@ -172,7 +175,7 @@ impl Kernels {
         (self.matmul)(m);
     }
 
-    /// Attention of `tokens` and one key-value head, with keys and values in `dtype` (F16 or F32).
+    /// Attention of `tokens` and one key-value head, with keys and values in `dtype` (F16, F32 or Q8_0).
     ///
     /// # Safety
     /// The pointers must be valid and aligned for what [`Attention`] says, up to the largest position;
@@ -185,7 +188,7 @@ impl Kernels {
         tokens: Range<usize>,
         scratch: *mut f32,
     ) {
-        (self.attend)(dtype, Attend { a, kv_head, tokens, scratch, float: PhantomData });
+        (self.attend)(dtype, Attend { a, kv_head, tokens, scratch, cached: PhantomData });
     }
 
     /// The same for some chunks of one token's keys: partial results into `out`, which has
@@ -206,7 +209,7 @@ impl Kernels {
     ) {
         (self.attend_chunks)(
             dtype,
-            AttendChunks { a, kv_head, token, chunks, out, scratch, float: PhantomData },
+            AttendChunks { a, kv_head, token, chunks, out, scratch, cached: PhantomData },
         );
     }
 
@@ -296,6 +299,15 @@ impl Kernels {
         assert_eq!(out.len(), x.len(), "operands of different length");
         (self.to_f16)(ToF16 { out, x });
     }
+
+    /// Rounds `x` to blocks of Q8_0. A block with a number that isn't finite decodes to NaN.
+    ///
+    /// # Panics
+    /// If `x` doesn't have 32 numbers for each block.
+    pub fn to_q8_0(&self, out: &mut [quant::Q8_0], x: &[f32]) {
+        assert_eq!(out.len() * QK, x.len(), "operands of different length");
+        (self.to_q8_0)(ToQ8_0 { out, x });
+    }
 }
 
 impl Op for MatMul {
@@ -347,30 +359,42 @@ impl MatMul {
 }
 
 /// An attention kernel on keys and values of the type named.
-struct ByFloat<T>(DType, T);
+struct ByKvType<T>(DType, T);
 
-impl Op for ByFloat<Attend<'_, F16>> {
+impl Op for ByKvType<Attend<'_, F16>> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
         let Attend { a, kv_head, tokens, scratch, .. } = self.1;
         match self.0 {
-            DType::F32 => s.run(Attend::<F32> { a, kv_head, tokens, scratch, float: PhantomData }),
-            _ => s.run(Attend::<F16> { a, kv_head, tokens, scratch, float: PhantomData }),
+            DType::F32 => s.run(Attend::<F32> { a, kv_head, tokens, scratch, cached: PhantomData }),
+            DType::Q8_0 => s.run(Attend::<quant::Q8_0> { a, kv_head, tokens, scratch, cached: PhantomData }),
+            _ => s.run(Attend::<F16> { a, kv_head, tokens, scratch, cached: PhantomData }),
         }
     }
 }
 
-impl Op for ByFloat<AttendChunks<'_, F16>> {
+impl Op for ByKvType<AttendChunks<'_, F16>> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
         let AttendChunks { a, kv_head, token, chunks, out, scratch, .. } = self.1;
         match self.0 {
             DType::F32 => {
-                s.run(AttendChunks::<F32> { a, kv_head, token, chunks, out, scratch, float: PhantomData });
+                s.run(AttendChunks::<F32> { a, kv_head, token, chunks, out, scratch, cached: PhantomData });
             }
-            _ => s.run(AttendChunks::<F16> { a, kv_head, token, chunks, out, scratch, float: PhantomData }),
+            DType::Q8_0 => {
+                s.run(AttendChunks::<quant::Q8_0> {
+                    a,
+                    kv_head,
+                    token,
+                    chunks,
+                    out,
+                    scratch,
+                    cached: PhantomData,
+                });
+            }
+            _ => s.run(AttendChunks::<F16> { a, kv_head, token, chunks, out, scratch, cached: PhantomData }),
         }
     }
 }

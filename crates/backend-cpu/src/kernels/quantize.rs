@@ -3,6 +3,8 @@
 
 use super::math::ROUND;
 use super::simd::{Op, Simd};
+use half::f16;
+use minfer_tensor::quant::{Q8_0, QK};
 
 /// Weights or activations in a group.
 pub(crate) const GROUP: usize = 32;
@@ -118,6 +120,25 @@ impl Op for Quantize {
                     tile.sums.add(at).write(sums);
                 }
             }
+        }
+    }
+}
+
+/// Rounds f32 to blocks of Q8_0: the scale of a group as f16.
+///
+/// A NaN or an infinity makes the scale NaN and a scale beyond f16 makes it infinite, so that neither is lost.
+pub(crate) struct ToQ8_0<'a> {
+    pub(crate) out: &'a mut [Q8_0],
+    pub(crate) x: &'a [f32],
+}
+
+impl Op for ToQ8_0<'_> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, _: S) {
+        for (block, x) in self.out.iter_mut().zip(self.x.as_chunks::<QK>().0) {
+            let (d, _) = quantize_group(x, &mut block.qs);
+            block.d = f16::from_f32(d).to_le_bytes();
         }
     }
 }

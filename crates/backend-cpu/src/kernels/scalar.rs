@@ -37,6 +37,9 @@ impl Simd for Scalar {
     fn splat(self, x: f32) -> Self::F {
         [x; LANES]
     }
+    fn splat_f16(self, bits: u16) -> Self::F {
+        [f16::from_bits(bits).to_f32(); LANES]
+    }
     unsafe fn load(self, p: *const f32) -> Self::F {
         // SAFETY: see above.
         unsafe { read(p) }
@@ -49,6 +52,11 @@ impl Simd for Scalar {
         // SAFETY: see above.
         let bits: [u16; LANES] = unsafe { read(p) };
         bits.map(|h| f16::from_bits(h).to_f32())
+    }
+    unsafe fn load_i8(self, p: *const i8) -> Self::F {
+        // SAFETY: see above.
+        let bytes: [i8; LANES] = unsafe { read(p) };
+        bytes.map(f32::from)
     }
     unsafe fn load_bf16(self, p: *const u16) -> Self::F {
         // SAFETY: see above.

@@ -57,8 +57,12 @@ pub(crate) trait Simd: Copy {
     fn splat(self, x: f32) -> Self::F;
     unsafe fn load(self, p: *const f32) -> Self::F;
     unsafe fn store(self, p: *mut f32, v: Self::F);
+    /// An f16, sixteen times.
+    fn splat_f16(self, bits: u16) -> Self::F;
     /// Sixteen f16.
     unsafe fn load_f16(self, p: *const u16) -> Self::F;
+    /// Sixteen signed bytes.
+    unsafe fn load_i8(self, p: *const i8) -> Self::F;
     /// Sixteen bf16.
     unsafe fn load_bf16(self, p: *const u16) -> Self::F;
     /// Rounds to nearest even.

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{AlignedBuf, ByteCounter};
-use minfer_tensor::decode_row;
+use minfer_tensor::{decode_row, encode_row};
 use proptest::prelude::*;
 
 mod attention;

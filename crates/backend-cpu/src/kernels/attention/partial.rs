@@ -1,25 +1,24 @@
 //! The partial results of one chunk of keys.
 #![allow(unsafe_code, reason = "pointer kernels; `Attention` states the contract")]
 
-use super::super::dense::Float;
 use super::super::math::{exp, exp_sum, maximum, tanh};
 use super::super::simd::{LANES, Op, Simd};
-use super::{Attention, BLOCK, CHUNK, Group, KEYS, QUERIES, SIDE, clear, hull};
+use super::{Attention, BLOCK, CHUNK, Cached, Group, KEYS, QUERIES, SIDE, clear, hull};
 use std::marker::PhantomData;
 use std::ops::Range;
 
 /// Partial results of a group of queries for one chunk.
-pub(super) struct Partial<'a, W> {
+pub(super) struct Partial<'a, C> {
     pub(super) group: Group<'a>,
     pub(super) chunk: usize,
     /// `[count][partial_len]`.
     pub(super) out: *mut f32,
     /// Scores `[QUERIES][BLOCK]`, then keys as `[head_dim][KEYS]`.
     pub(super) scratch: *mut f32,
-    pub(super) float: PhantomData<W>,
+    pub(super) cached: PhantomData<C>,
 }
 
-impl<W: Float> Op for Partial<'_, W> {
+impl<C: Cached> Op for Partial<'_, C> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
@@ -51,7 +50,7 @@ impl<W: Float> Op for Partial<'_, W> {
     }
 }
 
-impl<W: Float> Partial<'_, W> {
+impl<C: Cached> Partial<'_, C> {
     /// Raw scores of `keys`, which lie in the block at `block`, for every query.
     ///
     /// # Safety
@@ -59,7 +58,7 @@ impl<W: Float> Partial<'_, W> {
     #[inline(always)]
     unsafe fn scores<S: Simd>(&self, s: S, block: usize, keys: &Range<usize>) {
         let (g, a) = (&self.group, self.group.a);
-        let stride = a.kv_heads * a.head_dim;
+        let (row_bytes, head) = (C::row_bytes(a.kv_heads * a.head_dim), g.kv_head * a.head_dim);
         // SAFETY: the caller's promise; rows past the last key repeat it.
         unsafe {
             let transposed = self.scratch.add(QUERIES * BLOCK);
@@ -69,8 +68,7 @@ impl<W: Float> Partial<'_, W> {
                         let mut rows = [s.splat(0.0); LANES];
                         for (r, row) in rows.iter_mut().enumerate() {
                             let key = (first + side * LANES + r).clamp(keys.start, keys.end - 1);
-                            let at = key * stride + g.kv_head * a.head_dim + d;
-                            *row = W::load(s, a.k.cast::<W::Bits>().add(at));
+                            *row = C::load(s, a.k.add(key * row_bytes), head + d);
                         }
                         s.transpose(&mut rows);
                         for (c, &column) in rows.iter().enumerate() {
@@ -156,7 +154,7 @@ impl<W: Float> Partial<'_, W> {
         keys: &Range<usize>,
     ) -> usize {
         let a = self.group.a;
-        let stride = a.kv_heads * a.head_dim;
+        let (row_bytes, col) = (C::row_bytes(a.kv_heads * a.head_dim), self.group.kv_head * a.head_dim + d);
         // SAFETY: the caller's promise.
         unsafe {
             let out = self.out.add(from * a.partial_len() + 2 + d);
@@ -166,11 +164,10 @@ impl<W: Float> Partial<'_, W> {
                     *acc = s.load(out.add(t * a.partial_len() + n * LANES));
                 }
             }
-            let values = a.v.cast::<W::Bits>().add(self.group.kv_head * a.head_dim + d);
             for key in keys.clone() {
                 let mut v = [s.splat(0.0); N];
                 for (n, v) in v.iter_mut().enumerate() {
-                    *v = W::load(s, values.add(key * stride + n * LANES));
+                    *v = C::load(s, a.v.add(key * row_bytes), col + n * LANES);
                 }
                 let weights = self.scratch.add(from * BLOCK + key - block);
                 for (t, acc) in acc.iter_mut().enumerate() {

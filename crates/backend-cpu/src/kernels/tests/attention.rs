@@ -4,6 +4,7 @@ use super::*;
 const TOLERANCE: f64 = 2e-6;
 
 /// Shapes and data of one call.
+#[derive(Clone)]
 struct Case {
     heads: usize,
     kv_heads: usize,
@@ -26,10 +27,9 @@ impl Case {
         positions.iter_mut().for_each(|p| *p = (*p).max(-1));
         let window = if rng.below(2) == 0 { usize::MAX } else { 1 + rng.below(slots) };
         let softcap = (rng.below(3) == 0).then_some(20.0);
-        let half = |x: f32| half::f16::from_f32(x).to_f32();
         let q = rng.floats(tokens * heads * head_dim);
-        let k = rng.floats(slots * kv_heads * head_dim).into_iter().map(half).collect();
-        let v = rng.floats(slots * kv_heads * head_dim).into_iter().map(half).collect();
+        let k = rng.floats(slots * kv_heads * head_dim);
+        let v = rng.floats(slots * kv_heads * head_dim);
         Self { heads, kv_heads, head_dim, positions, window, softcap, q, k, v }
     }
 
@@ -56,17 +56,28 @@ impl Case {
         (a, scratch)
     }
 
-    /// All tokens, `step` at a time.
-    fn whole(&self, table: &Kernels, f16: bool, step: usize) -> Vec<f32> {
-        let mut out = vec![f32::NAN; self.q.len()];
-        let half = |x: &[f32]| x.iter().map(|&x| half::f16::from_f32(x).to_bits()).collect::<Vec<_>>();
-        let (k16, v16) = (half(&self.k), half(&self.v));
-        let (dtype, k, v) = if f16 {
-            (DType::F16, k16.as_ptr().cast(), v16.as_ptr().cast())
-        } else {
-            (DType::F32, self.k.as_ptr().cast(), self.v.as_ptr().cast())
+    /// The types that its rows may be stored in.
+    fn types(&self) -> impl Iterator<Item = DType> + use<> {
+        let head_dim = self.head_dim;
+        let types = [DType::F32, DType::F16, DType::Q8_0];
+        types.into_iter().filter(move |dtype| head_dim.is_multiple_of(dtype.block_len()))
+    }
+
+    /// The same with keys and values as they read back from `dtype`.
+    fn rounded(&self, dtype: DType) -> Self {
+        let round = |x: &[f32]| {
+            let mut rounded = vec![0.0; x.len()];
+            decode_row(dtype, stored(dtype, x).as_slice(), &mut rounded).unwrap();
+            rounded
         };
-        let (a, mut scratch) = self.attention(k, v, &mut out);
+        Self { k: round(&self.k), v: round(&self.v), ..self.clone() }
+    }
+
+    /// All tokens, `step` at a time.
+    fn whole(&self, table: &Kernels, dtype: DType, step: usize) -> Vec<f32> {
+        let mut out = vec![f32::NAN; self.q.len()];
+        let (k, v) = (stored(dtype, &self.k), stored(dtype, &self.v));
+        let (a, mut scratch) = self.attention(k.as_ptr(), v.as_ptr(), &mut out);
         for kv_head in 0..self.kv_heads {
             for from in (0..self.positions.len()).step_by(step) {
                 let tokens = from..(from + step).min(self.positions.len());
@@ -78,9 +89,10 @@ impl Case {
     }
 
     /// Each token alone, its chunks one by one.
-    fn chunked(&self, table: &Kernels) -> Vec<f32> {
+    fn chunked(&self, table: &Kernels, dtype: DType) -> Vec<f32> {
         let mut out = vec![f32::NAN; self.q.len()];
-        let (a, mut scratch) = self.attention(self.k.as_ptr().cast(), self.v.as_ptr().cast(), &mut out);
+        let (k, v) = (stored(dtype, &self.k), stored(dtype, &self.v));
+        let (a, mut scratch) = self.attention(k.as_ptr(), v.as_ptr(), &mut out);
         let scratch = scratch.as_mut_ptr().cast();
         for kv_head in 0..self.kv_heads {
             for (token, &position) in self.positions.iter().enumerate() {
@@ -90,7 +102,7 @@ impl Case {
                 // SAFETY: as above; the partial results have room for all chunks.
                 unsafe {
                     for chunk in chunks.clone().rev() {
-                        table.attend_chunks(&a, DType::F32, kv_head, token, chunk..chunk + 1, out, scratch);
+                        table.attend_chunks(&a, dtype, kv_head, token, chunk..chunk + 1, out, scratch);
                     }
                     table.merge_chunks(&a, kv_head, token, chunks, out, scratch);
                 }
@@ -129,13 +141,22 @@ impl Case {
     }
 }
 
+/// `x` as `dtype`.
+fn stored(dtype: DType, x: &[f32]) -> AlignedBuf {
+    let mut stored = buffer(dtype.row_bytes(x.len()).unwrap().to_usize().unwrap());
+    encode_row(dtype, x, stored.as_mut_slice()).unwrap();
+    stored
+}
+
 #[test]
 fn attention_matches_f64() {
     let mut rng = Rng::new(8);
-    for _ in 0..20 {
+    for _ in 0..12 {
         let case = Case::random(&mut rng, 600, 3);
-        for (a, b) in case.whole(scalar(), true, 3).iter().zip(case.naive()) {
-            assert!((f64::from(*a) - b).abs() <= TOLERANCE, "{a:e} and {b:e}");
+        for dtype in case.types() {
+            for (a, b) in case.whole(scalar(), dtype, 3).iter().zip(case.rounded(dtype).naive()) {
+                assert!((f64::from(*a) - b).abs() <= TOLERANCE, "{dtype}: {a:e} and {b:e}");
+            }
         }
     }
 }
@@ -146,7 +167,7 @@ fn a_bad_score_reaches_the_result() {
     (case.positions[0], case.window) = (50, usize::MAX);
     case.q[0] = f32::NAN;
     for table in Kernels::available() {
-        let out = case.whole(table, true, 1);
+        let out = case.whole(table, DType::F16, 1);
         assert!(out[..case.head_dim].iter().all(|x| x.is_nan()));
         assert!(out[case.head_dim..].iter().all(|x| x.is_finite()));
     }
@@ -159,13 +180,13 @@ proptest! {
     fn tables_tiles_types_and_chunks_give_the_same_bits(seed in any::<u64>(), tokens in 1usize..20) {
         let mut rng = Rng::new(seed);
         let case = Case::random(&mut rng, 700, tokens);
-        let expected = case.whole(scalar(), false, tokens);
-        for table in Kernels::available() {
-            for f16 in [false, true] {
-                let step = 1 + rng.below(tokens);
-                assert_same_bits(&case.whole(table, f16, step), &expected, table.name());
+        for dtype in case.types() {
+            let expected = case.rounded(dtype).whole(scalar(), DType::F32, tokens);
+            for table in Kernels::available() {
+                let (step, what) = (1 + rng.below(tokens), format!("{} {dtype}", table.name()));
+                assert_same_bits(&case.whole(table, dtype, step), &expected, &what);
+                assert_same_bits(&case.chunked(table, dtype), &expected, &what);
             }
-            assert_same_bits(&case.chunked(table), &expected, table.name());
         }
     }
 }

@@ -1,5 +1,7 @@
 use super::super::math::{exp, gelu_tanh, silu, tanh};
 use super::*;
+use minfer_tensor::Block;
+use minfer_tensor::quant::Q8_0;
 
 /// Units in the last place of f32 between `a` and the exact value.
 fn ulps(a: f32, exact: f64) -> f64 {
@@ -137,6 +139,46 @@ fn everything(table: &Kernels, a: &[f32], b: &[f32]) -> Vec<f32> {
         all.extend(a);
     }
     all
+}
+
+/// `x` through blocks of Q8_0.
+fn through_q8_0(table: &Kernels, x: &[f32]) -> (Vec<Q8_0>, Vec<f32>) {
+    let mut blocks = vec![Q8_0 { d: [0; 2], qs: [0; QK] }; x.len() / QK];
+    table.to_q8_0(&mut blocks, x);
+    let mut decoded = vec![0.0; x.len()];
+    blocks.iter().zip(decoded.as_chunks_mut().0).for_each(|(block, x)| block.decode(x));
+    (blocks, decoded)
+}
+
+#[test]
+fn q8_0_is_within_half_a_step() {
+    let mut rng = Rng::new(4);
+    for exponent in -12..22 {
+        let x: Vec<f32> = rng.floats(4 * QK).iter().map(|x| x * 2f32.powi(exponent)).collect();
+        let (blocks, decoded) = through_q8_0(scalar(), &x);
+        for (i, (x, y)) in x.iter().zip(&decoded).enumerate() {
+            // The scale is an f16: it adds up to half a unit in the eleventh bit, or of the smallest one.
+            let scale = blocks[i / QK].scale();
+            let rounding = (scale * 2f32.powi(-11)).max(2f32.powi(-25));
+            assert!((x - y).abs() <= 0.5 * scale + 128.0 * rounding, "{x:e} and {y:e} in steps of {scale:e}");
+        }
+        for table in fast_tables() {
+            assert_eq!(through_q8_0(table, &x).0, blocks, "{}", table.name());
+        }
+    }
+}
+
+#[test]
+fn q8_0_hides_no_bad_number() {
+    for table in Kernels::available() {
+        for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, f32::MAX] {
+            let mut x = vec![127.0; 2 * QK];
+            x[7] = bad;
+            let (_, decoded) = through_q8_0(table, &x);
+            assert!(decoded[..QK].iter().all(|x| !x.is_finite()), "{} {bad}", table.name());
+            assert_eq!(decoded[QK..], x[QK..], "{}", table.name());
+        }
+    }
 }
 
 proptest! {
