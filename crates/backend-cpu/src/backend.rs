@@ -6,13 +6,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use minfer_graph::{
-    Backend, BackendError, BatchCounts, BufId, BufKind, BufRef, DeviceMemory, DeviceSpec, Segment, SegmentId,
-    WeightBytes, WeightDecl, WeightId,
+    Backend, BackendError, BatchCounts, BufId, BufKind, BufRef, CancelFlag, DeviceMemory, DeviceSpec,
+    Segment, SegmentId, WeightBytes, WeightDecl, WeightId,
 };
 use minfer_tensor::Bytes;
 
 use crate::buffer::{AlignedBuf, ByteCounter};
-use crate::exec::{self, Places, Program};
+use crate::exec::{self, Halt, Places, Program};
 use crate::pool::{PoolError, ThreadPool};
 use crate::spec::{CpuSpec, NAME};
 use crate::weights::Weights;
@@ -164,19 +164,26 @@ impl Backend for CpuBackend {
         }
     }
 
-    fn execute(&mut self, id: SegmentId, counts: BatchCounts) -> Result<(), BackendError> {
+    fn execute(
+        &mut self,
+        id: SegmentId,
+        counts: BatchCounts,
+        cancel: &CancelFlag,
+    ) -> Result<(), BackendError> {
         let Some(program) = self.programs.get(id.index()).and_then(Option::as_ref) else {
             return Err(device_error(format!("{id} is not prepared")));
         };
         // SAFETY: freeing a buffer forgets the programs that use it, so all pointers are valid, and `&mut self` keeps
         // the host out of the buffers.
         unsafe { program.check_indices(counts)? };
-        let (kernels, pool) = (self.cpu.kernels(), &mut self.pool);
+        let (kernels, pool, halt) = (self.cpu.kernels(), &mut self.pool, Halt::new(cancel));
         let job = AssertUnwindSafe(|| {
             // SAFETY: as above; the indices were checked with these counts, and `run` returns after all threads did.
-            pool.run(|team| unsafe { program.run(kernels, team, counts) });
+            pool.run(|team| unsafe { program.run(kernels, team, counts, &halt) });
         });
-        catch_unwind(job).map_err(|panic| device_error(format!("a kernel panicked: {}", text_of(&*panic))))
+        catch_unwind(job)
+            .map_err(|panic| device_error(format!("a kernel panicked: {}", text_of(&*panic))))?;
+        if halt.was_cancelled() { Err(BackendError::Cancelled) } else { Ok(()) }
     }
 }
 
@@ -230,12 +237,26 @@ mod tests {
     }
 
     #[test]
+    fn a_cancelled_run_is_an_error_and_the_next_one_runs() {
+        let mut backend = CpuBackend::new(CpuSpec::detect(2)).unwrap();
+        let mut session = Session::new(&mut backend);
+        Transformer::TINY.register(&mut session, 1).unwrap();
+        Runner::new(&mut session, &Transformer::TINY.graph(4, 1).unwrap()).unwrap();
+        let counts = BatchCounts { tokens: 4, outputs: 1 };
+        let cancel = CancelFlag::new();
+        cancel.cancel();
+        assert_eq!(backend.execute(SegmentId::new(0), counts, &cancel), Err(BackendError::Cancelled));
+        cancel.reset();
+        assert_eq!(backend.execute(SegmentId::new(0), counts, &cancel), Ok(()));
+    }
+
+    #[test]
     fn a_panic_of_a_worker_is_an_error_and_the_backend_lives_on() {
         let mut backend = CpuBackend::new(CpuSpec::detect(3)).unwrap();
         let segment = SegmentId::new(insert(&mut backend.programs, Program::panicking()));
         let counts = BatchCounts { tokens: 1, outputs: 1 };
         for _ in 0..3 {
-            let error = backend.execute(segment, counts).unwrap_err();
+            let error = backend.execute(segment, counts, &CancelFlag::new()).unwrap_err();
             assert_eq!(error.to_string(), "cpu: a kernel panicked: boom");
         }
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use minfer_backend_cpu::{CpuBackend, CpuSpec};
 use minfer_graph::{
-    Backend, BackendError, BackendId, BatchCounts, Binding, BufId, BufKind, BufRef, ComputeGraph,
+    Backend, BackendError, BackendId, BatchCounts, Binding, BufId, BufKind, BufRef, CancelFlag, ComputeGraph,
     GraphBuilder, NodeId, Op, Rows, Segment, SegmentId, Shape, WeightBytes, WeightDecl, WeightId,
     WeightSource,
 };
@@ -151,7 +151,7 @@ fn b2_only_live_rows_are_computed() {
     backend.write_host(y, &[0xff; 128]).unwrap();
     let bindings = buffers(&[window(x, 0, 128), window(y, 0, 128)]);
     let segment = prepare(&mut backend, &doubling(), &bindings, None).unwrap();
-    backend.execute(segment, BatchCounts { tokens: 3, outputs: 0 }).unwrap();
+    backend.execute(segment, BatchCounts { tokens: 3, outputs: 0 }, &CancelFlag::new()).unwrap();
     let found = whole(&backend, y, 128);
     assert_eq!(found[..48], 2f32.to_le_bytes().repeat(12));
     assert_eq!(found[48..], [0xff; 80]);
@@ -164,9 +164,12 @@ fn a_freed_buffer_takes_its_programs_with_it() {
     let bindings = buffers(&[window(x, 0, 128), window(y, 0, 128)]);
     let segment = prepare(&mut backend, &doubling(), &bindings, None).unwrap();
     let counts = BatchCounts { tokens: 8, outputs: 0 };
-    backend.execute(segment, counts).unwrap();
+    backend.execute(segment, counts, &CancelFlag::new()).unwrap();
     backend.free_buffer(y);
-    assert_eq!(backend.execute(segment, counts).unwrap_err().to_string(), "cpu: segment0 is not prepared");
+    assert_eq!(
+        backend.execute(segment, counts, &CancelFlag::new()).unwrap_err().to_string(),
+        "cpu: segment0 is not prepared"
+    );
 }
 
 #[test]
@@ -230,7 +233,8 @@ fn row_numbers_beyond_the_table_end_the_run_before_it_starts() {
     bindings[0] = Some(Binding::Weight(WeightId::new(0)));
     let segment = prepare(&mut backend, &graph, &bindings, None).unwrap();
     backend.write_host_window(places[1], &[0, 0, 0, 0, 3, 0, 0, 0]).unwrap();
-    let error = backend.execute(segment, BatchCounts { tokens: 2, outputs: 0 }).unwrap_err();
+    let error =
+        backend.execute(segment, BatchCounts { tokens: 2, outputs: 0 }, &CancelFlag::new()).unwrap_err();
     assert_eq!(error.to_string(), "cpu: %2: row 3 of 3 was asked for");
-    backend.execute(segment, BatchCounts { tokens: 1, outputs: 0 }).unwrap();
+    backend.execute(segment, BatchCounts { tokens: 1, outputs: 0 }, &CancelFlag::new()).unwrap();
 }

@@ -56,10 +56,9 @@ pub(crate) fn bench(
 fn decode(context: &mut Context, ids: &[TokenId], cancel: &CancelFlag) -> Result<Option<Duration>, Error> {
     let start = Instant::now();
     for &id in ids {
-        if cancel.is_cancelled() {
+        if cancel.is_cancelled() || !context.decode(id, cancel)? {
             return Ok(None);
         }
-        context.decode(id)?;
     }
     Ok((!ids.is_empty()).then(|| start.elapsed()))
 }

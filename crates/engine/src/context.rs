@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use minfer_gguf::Mapping;
 use minfer_graph::cache::MAX_OUTPUT_ROWS;
-use minfer_graph::{BatchCounts, CParams, GraphParams, Rung, Runner, StateDecl, rung_for};
+use minfer_graph::{BackendError, BatchCounts, CParams, GraphParams, Rung, Runner, StateDecl, rung_for};
 use minfer_models::{Model, OUT_IDS, POSITIONS, TOKENS};
 use minfer_tensor::Bytes;
 use minfer_text::{Sampler, TokenId};
@@ -153,21 +153,28 @@ impl Context {
             }
             let last = done + chunk.len() == ids.len();
             let outputs = if last { chunk.len() - 1..chunk.len() } else { 0..0 };
-            self.forward(chunk, outputs)?;
+            if !self.forward(chunk, outputs, cancel)? {
+                return Ok(false);
+            }
             done += chunk.len();
             on_progress(done, ids.len());
         }
         Ok(!cancel.is_cancelled())
     }
 
-    /// Adds one token.
-    pub(crate) fn decode(&mut self, id: TokenId) -> Result<(), Error> {
-        self.forward(&[id], 0..1)
+    /// Adds one token; `false` if it was cancelled.
+    pub(crate) fn decode(&mut self, id: TokenId, cancel: &CancelFlag) -> Result<bool, Error> {
+        self.forward(&[id], 0..1, cancel)
     }
 
     /// Adds one batch and computes the logits of the rows `outputs` of it, in [`rows`](Self::row)
-    /// `0..outputs.len()`. On an error the cache is as before.
-    pub(crate) fn forward(&mut self, ids: &[TokenId], outputs: Range<usize>) -> Result<(), Error> {
+    /// `0..outputs.len()`. On an error, and if it was cancelled (`false`), the cache is as before.
+    pub(crate) fn forward(
+        &mut self,
+        ids: &[TokenId],
+        outputs: Range<usize>,
+        cancel: &CancelFlag,
+    ) -> Result<bool, Error> {
         let (n_past, n_vocab) = (self.committed.len(), self.n_vocab());
         debug_assert!(ids.len() <= self.batch && outputs.len() <= MAX_OUTPUT_ROWS);
         if n_past + ids.len() > self.cparams.n_ctx {
@@ -187,10 +194,14 @@ impl Context {
         ];
         let inputs = if rung.outputs == 0 { &inputs[..2] } else { &inputs[..] };
         let params = GraphParams { rung, cparams: self.cparams };
-        self.runner.run(&params, || model.build(rung.tokens, rung.outputs, states), inputs, counts)?;
+        let build = || model.build(rung.tokens, rung.outputs, states);
+        match self.runner.run(&params, build, inputs, counts, cancel) {
+            Err(minfer_graph::Error::Backend(BackendError::Cancelled)) => return Ok(false),
+            run => run?,
+        }
         self.read_logits(n_past + ids.len(), outputs.len())?;
         self.committed.extend_from_slice(ids);
-        Ok(())
+        Ok(true)
     }
 
     /// The logits `[n_vocab]` of output row `i` of the last [`forward`](Self::forward).

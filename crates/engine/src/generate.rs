@@ -158,7 +158,8 @@ impl<'a> Run<'a> {
                 break StopReason::Context;
             }
             if self.ids.len() < self.options.max_tokens.unwrap_or(usize::MAX) {
-                self.context.decode(id)?;
+                // Cancelled or not: the next round asks the flag.
+                self.context.decode(id, cancel)?;
             }
         };
         self.emit(on_event, Detokenizer::finish);

@@ -6,7 +6,6 @@
 
 mod alternatives;
 mod bench;
-mod cancel;
 mod context;
 mod conversation;
 mod engine;
@@ -20,8 +19,9 @@ mod planner;
 mod score;
 mod source;
 
+pub use minfer_graph::CancelFlag;
+
 pub use bench::{BenchOptions, BenchRun};
-pub use cancel::CancelFlag;
 pub use conversation::{Conversation, Turn};
 pub use engine::{Engine, LoadProgress};
 pub use error::{Error, ErrorKind};

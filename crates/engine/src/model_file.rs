@@ -7,7 +7,7 @@ use std::sync::Arc;
 use minfer_gguf::Index;
 use minfer_models::Model;
 use minfer_tensor::Bytes;
-use minfer_text::{ChatTemplate, SamplingParams, Tokenizer};
+use minfer_text::{ChatTemplate, SamplingParams, TemplateError, Tokenizer};
 
 use crate::Error;
 
@@ -71,7 +71,10 @@ impl ModelFile {
     pub fn chat_template(&self) -> Result<Option<&ChatTemplate>, Error> {
         let template = get_or_try_init(&self.template, || {
             let build = ChatTemplate::from_metadata(self.index.metadata());
-            build.map_err(|source| Error::Template { path: self.path.clone(), source })
+            build.map_err(|source| match source {
+                TemplateError::Metadata(source) => Error::Gguf(source),
+                source => Error::Template { path: self.path.clone(), source },
+            })
         })?;
         Ok(template.as_ref())
     }

@@ -55,15 +55,14 @@ pub(crate) fn score(
         windows += 1;
         // The first window begins as the text does. A context of one position has no room for anything but the token.
         if let Some(bos) = bos.filter(|_| windows > 1 && context.n_ctx() > 1) {
-            context.forward(&[bos], 0..0)?;
+            context.forward(&[bos], 0..0, cancel)?;
         }
         let room = context.n_ctx() - context.committed().len();
         let window = &ids[positions.len()..];
         for chunk in window[..room.min(window.len())].chunks(chunk_len) {
-            if cancel.is_cancelled() {
+            if cancel.is_cancelled() || !context.forward(chunk, 0..chunk.len(), cancel)? {
                 break;
             }
-            context.forward(chunk, 0..chunk.len())?;
             for (row, &token) in chunk.iter().enumerate() {
                 let next = ids.get(positions.len() + 1).copied();
                 positions.push(position(context.row(row), token, next, top));

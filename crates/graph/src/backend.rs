@@ -8,6 +8,7 @@ use minfer_tensor::{Bytes, DType};
 use thiserror::Error;
 
 use crate::allocplan::DeviceMemory;
+use crate::cancel::CancelFlag;
 use crate::ir::{CNode, ComputeGraph, NodeId, WeightDecl, WeightId};
 
 crate::ir::handle!(
@@ -196,6 +197,9 @@ pub enum BackendError {
         /// What happened.
         what: String,
     },
+    /// The caller asked for the end before the work was done.
+    #[error("the work was cancelled")]
+    Cancelled,
 }
 
 /// What can be said of a backend without touching its device: all that the planner needs.
@@ -268,6 +272,12 @@ pub trait Backend: Send {
     /// Forgets a prepared segment.
     fn release(&mut self, id: SegmentId);
 
-    /// Runs a prepared segment. Allocates nothing on the host.
-    fn execute(&mut self, id: SegmentId, counts: BatchCounts) -> Result<(), BackendError>;
+    /// Runs a prepared segment. Allocates nothing on the host. A backend that can stop between two steps does so once
+    /// `cancel` is set, with [`BackendError::Cancelled`]; what it has written until then is worth nothing.
+    fn execute(
+        &mut self,
+        id: SegmentId,
+        counts: BatchCounts,
+        cancel: &CancelFlag,
+    ) -> Result<(), BackendError>;
 }

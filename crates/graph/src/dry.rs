@@ -8,6 +8,7 @@ use crate::allocplan::DeviceMemory;
 use crate::backend::{
     Backend, BackendError, BatchCounts, BufId, BufKind, BufRef, DeviceSpec, Segment, SegmentId, WeightBytes,
 };
+use crate::cancel::CancelFlag;
 use crate::ir::{WeightDecl, WeightId};
 
 /// Buffers as numbers, for a device of which only the description is known.
@@ -90,7 +91,7 @@ impl Backend for DryBackend {
 
     fn release(&mut self, _: SegmentId) {}
 
-    fn execute(&mut self, _: SegmentId, _: BatchCounts) -> Result<(), BackendError> {
+    fn execute(&mut self, _: SegmentId, _: BatchCounts, _: &CancelFlag) -> Result<(), BackendError> {
         self.refuse()
     }
 }

@@ -12,6 +12,7 @@ pub mod alloc;
 pub mod allocplan;
 pub mod backend;
 pub mod cache;
+mod cancel;
 mod dry;
 mod error;
 pub mod ir;
@@ -32,6 +33,7 @@ pub use backend::{
     SegmentId, WeightBytes, WeightCharge, WeightSource,
 };
 pub use cache::{CParams, CacheStats, GraphCache, GraphParams, MAX_CACHED_GRAPHS, Rung, rung_for, rungs};
+pub use cancel::CancelFlag;
 pub use error::{Error, Result};
 pub use ir::{
     Activation, AttentionSpec, CNode, ComputeGraph, GraphBuilder, GraphError, InputId, NodeId, Op, RopeSpec,

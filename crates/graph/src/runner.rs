@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use crate::alloc::GraphAllocator;
 use crate::backend::{Backend, BackendId, BatchCounts, BufRef, Segment, SegmentId, WeightBytes};
 use crate::cache::{CacheStats, GraphCache, GraphParams, Rung};
+use crate::cancel::CancelFlag;
 use crate::error::{Error, Result};
 use crate::ir::{ComputeGraph, GraphError, WeightId};
 use crate::mapping::Mapping;
@@ -80,20 +81,22 @@ impl Runner {
     }
 
     /// Runs the graph of `params`, built by `build` unless the cache holds it. `fill` has the data of every input by name,
-    /// exactly as long as the input at its rung; `counts` says how much of the rung is there.
+    /// exactly as long as the input at its rung; `counts` says how much of the rung is there. Once
+    /// `cancel` is set, a backend may end the run with [`BackendError::Cancelled`](crate::BackendError::Cancelled).
     pub fn run(
         &mut self,
         params: &GraphParams,
         build: impl FnOnce() -> std::result::Result<ComputeGraph, GraphError>,
         fill: &[(&str, &[u8])],
         counts: BatchCounts,
+        cancel: &CancelFlag,
     ) -> Result<()> {
         self.done = None;
         check_counts(params.rung, counts)?;
         self.map(params, build)?;
         let prepared = self.cache.front().expect("a graph was just mapped");
         fill_inputs(&mut self.alloc, prepared, fill)?;
-        execute(&mut self.alloc, prepared, counts, &mut self.bounce)?;
+        execute(&mut self.alloc, prepared, counts, cancel, &mut self.bounce)?;
         self.done = Some(counts);
         Ok(())
     }
@@ -238,11 +241,12 @@ fn execute(
     alloc: &mut GraphAllocator,
     prepared: &Prepared,
     counts: BatchCounts,
+    cancel: &CancelFlag,
     bounce: &mut [u8],
 ) -> Result<()> {
     let mut crossings = prepared.mapping.crossings().iter().peekable();
     for (index, (span, &segment)) in prepared.assignment.spans().iter().zip(&prepared.segments).enumerate() {
-        alloc.backend_mut(span.backend).execute(segment, counts)?;
+        alloc.backend_mut(span.backend).execute(segment, counts, cancel)?;
         while let Some(crossing) = crossings.next_if(|crossing| crossing.span == index) {
             let node = prepared.graph.node(crossing.node);
             let (from, to) = (window_of(node, crossing.from, counts), window_of(node, crossing.to, counts));

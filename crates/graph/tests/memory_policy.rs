@@ -319,10 +319,10 @@ fn a9_a_captured_segment_notices_a_freed_buffer() {
     let segment = Segment { graph: &graph, nodes: &[y], bindings: &bindings, scratch: None };
     let captured = fake.prepare(segment).unwrap();
     let counts = BatchCounts { tokens: 1, outputs: 0 };
-    fake.execute(captured, counts).unwrap();
+    fake.execute(captured, counts, &CancelFlag::new()).unwrap();
     fake.free_buffer(from.id);
     fake.alloc_buffer(BufKind::Pool, Bytes::new(256)).unwrap();
-    fake.execute(captured, counts).unwrap_err();
+    fake.execute(captured, counts, &CancelFlag::new()).unwrap_err();
 }
 
 #[test]
@@ -351,7 +351,7 @@ fn a10_a_failed_build_leaves_the_cache_usable() {
     let first = run(&mut runner, &setup, &batch);
     let broken = || Err(GraphError::Parameter { op: "rope", what: "broken".to_owned() });
     let other = setup.params(Rung { tokens: 8, outputs: 1 });
-    runner.run(&other, broken, &[], counts).unwrap_err();
+    runner.run(&other, broken, &[], counts, &CancelFlag::new()).unwrap_err();
     assert!(matches!(runner.read_output(0, &mut []), Err(Error::Output { .. })));
     assert_eq!(run(&mut runner, &setup, &batch), first);
 }
@@ -455,7 +455,9 @@ fn b2_a_graph_outside_the_plan_is_refused_and_leaves_no_trace() {
     let counts = BatchCounts { tokens: 1, outputs: 1 };
     let unplanned = Batch::new(&mut Rng::new(0), rung, counts, 0);
     let graph = setup.model.graph(rung);
-    let refused = runner.run(&setup.params(rung), || Ok(graph), &unplanned.fill(), counts).unwrap_err();
+    let refused = runner
+        .run(&setup.params(rung), || Ok(graph), &unplanned.fill(), counts, &CancelFlag::new())
+        .unwrap_err();
     assert!(matches!(refused, Error::Unplanned { .. }), "{refused}");
     let after = runner.memory_report(cpu());
     assert_eq!(MemoryReport { peak_live_bytes: report.peak_live_bytes, ..after }, report);
@@ -486,7 +488,9 @@ fn b6_a_device_that_is_lost_ends_the_run_and_leaves_nothing_to_read() {
     let batch = Batch::new(&mut Rng::new(0), rung, counts, 0);
     run(&mut runner, &setup, &batch);
     probes[0].runs.store(0, Ordering::Relaxed);
-    let lost = runner.run(&setup.params(rung), || unreachable!(), &batch.fill(), counts).unwrap_err();
+    let lost = runner
+        .run(&setup.params(rung), || unreachable!(), &batch.fill(), counts, &CancelFlag::new())
+        .unwrap_err();
     assert_eq!(lost.to_string(), "fake: the device is lost");
     assert_eq!(runner.read_output(0, &mut [0; 4]), Err(Error::Output { index: 0, count: 0 }));
 }
@@ -543,7 +547,9 @@ fn a_run_refuses_what_does_not_fit_its_graph() {
     let batch = Batch::new(&mut Rng::new(0), rung, counts, 0);
     let mut attempt = |fill: &[(&str, &[u8])], counts| {
         let graph = setup.model.graph(rung);
-        runner.run(&setup.params(rung), || Ok(graph), fill, counts).map_err(|error| error.to_string())
+        runner
+            .run(&setup.params(rung), || Ok(graph), fill, counts, &CancelFlag::new())
+            .map_err(|error| error.to_string())
     };
     let unregistered = attempt(&batch.fill(), counts).unwrap_err();
     assert!(unregistered.contains("not registered"), "{unregistered}");
@@ -556,7 +562,9 @@ fn a_run_refuses_what_does_not_fit_its_graph() {
     assert_eq!(twice.unwrap_err().to_string(), "weight w0: registered already");
     let mut attempt = |fill: &[(&str, &[u8])]| {
         let graph = setup.model.graph(rung);
-        runner.run(&setup.params(rung), || Ok(graph), fill, counts).map_err(|error| error.to_string())
+        runner
+            .run(&setup.params(rung), || Ok(graph), fill, counts, &CancelFlag::new())
+            .map_err(|error| error.to_string())
     };
     assert_eq!(attempt(&batch.fill()[1..]).unwrap_err(), "input \"tokens\": not filled");
     let mut fill = batch.fill();

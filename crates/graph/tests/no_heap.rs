@@ -8,7 +8,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use common::*;
-use minfer_graph::{BatchCounts, Rung};
+use minfer_graph::{BatchCounts, CancelFlag, Rung};
 use minfer_testkit::rng::Rng;
 
 thread_local! {
@@ -37,7 +37,7 @@ static COUNTING: Counting = Counting;
 #[test]
 fn a10_decoding_neither_builds_nor_allocates() {
     let rung = Rung { tokens: 1, outputs: 1 };
-    let counts = BatchCounts { tokens: 1, outputs: 1 };
+    let (counts, cancel) = (BatchCounts { tokens: 1, outputs: 1 }, CancelFlag::new());
     for setup in [Setup::cpu(3), Setup::split(3, 1), Setup::split(9, 2)] {
         let (mut runner, _) = setup.start();
         let mut random = Rng::new(1);
@@ -47,7 +47,7 @@ fn a10_decoding_neither_builds_nor_allocates() {
         for batch in &batches[1..] {
             let (params, fill) = (setup.params(rung), batch.fill());
             let before = ALLOCATIONS.get();
-            runner.run(&params, || unreachable!("decoding builds no graph"), &fill, counts).unwrap();
+            runner.run(&params, || unreachable!("decoding builds no graph"), &fill, counts, &cancel).unwrap();
             runner.read_output(0, &mut logits).unwrap();
             assert_eq!(ALLOCATIONS.get(), before);
         }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use minfer_graph::{
-    Backend, BackendError, BackendId, BatchCounts, Binding, BufId, BufKind, BufRef, CNode, ComputeGraph,
-    DeviceMemory, DeviceSpec, NodeId, Op, Segment, SegmentId, StateDecl, WeightBytes, WeightCharge,
-    WeightDecl, WeightId, WeightSource,
+    Backend, BackendError, BackendId, BatchCounts, Binding, BufId, BufKind, BufRef, CNode, CancelFlag,
+    ComputeGraph, DeviceMemory, DeviceSpec, NodeId, Op, Segment, SegmentId, StateDecl, WeightBytes,
+    WeightCharge, WeightDecl, WeightId, WeightSource,
 };
 
 use minfer_tensor::{Bytes, DType};
@@ -248,7 +248,7 @@ impl Backend for FakeBackend {
         self.segments[id.index()] = None;
     }
 
-    fn execute(&mut self, id: SegmentId, counts: BatchCounts) -> Result<(), BackendError> {
+    fn execute(&mut self, id: SegmentId, counts: BatchCounts, _: &CancelFlag) -> Result<(), BackendError> {
         if self.probe.runs.load(Ordering::Relaxed) == 0 {
             return Err(self.device_error("the device is lost"));
         }

@@ -5,8 +5,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use minfer_graph::{
-    Backend, BackendError, BackendId, BatchCounts, Binding, BufId, BufKind, BufRef, ComputeGraph, InputId,
-    NodeId, Op, Segment, SegmentId, StateDecl, StateId, WeightBytes, WeightDecl, WeightId, WeightSource,
+    Backend, BackendError, BackendId, BatchCounts, Binding, BufId, BufKind, BufRef, CancelFlag, ComputeGraph,
+    InputId, NodeId, Op, Segment, SegmentId, StateDecl, StateId, WeightBytes, WeightDecl, WeightId,
+    WeightSource,
 };
 use minfer_tensor::Bytes;
 
@@ -95,7 +96,7 @@ impl Runner {
 
     /// Runs the graph.
     pub fn run(&mut self, session: &mut Session<'_>, counts: BatchCounts) -> Result<()> {
-        session.backend.execute(self.segment, counts)
+        session.backend.execute(self.segment, counts, &CancelFlag::new())
     }
 
     /// The live rows of output `index`.

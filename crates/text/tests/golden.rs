@@ -47,6 +47,7 @@ fn committed_suites() {
 
 /// The folder of large golden files, which not every checkout has beside it.
 fn shared() -> Option<PathBuf> {
+    // Beside the checkout.
     let beside = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared");
     let path = std::env::var_os("MINFER_SHARED").map_or_else(beside, PathBuf::from);
     path.join("golden").is_dir().then_some(path)
@@ -68,19 +69,35 @@ fn reference_ids(path: &Path) -> Vec<u32> {
     list.split(',').map(|id| id.trim().parse().unwrap()).collect()
 }
 
-/// Real models, where `MINFER_TEST_MODELS` names the folder that has them.
+/// The folder with the model of an alias, as `minfer` and `cargo xtask fetch-models` keep it.
+fn cached(alias: &str) -> Option<PathBuf> {
+    let folder = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let platform = || folder("XDG_CACHE_HOME").or_else(|| Some(folder("HOME")?.join(".cache")));
+    let cache = folder("MINFER_CACHE").or_else(|| Some(platform()?.join("minfer")))?;
+    Some(cache.join("alias").join(alias))
+}
+
+/// Checks the ids of a model on the committed texts, if its file is in this folder.
+fn check_model(folder: Option<PathBuf>, file: &str, golden: &str) {
+    let Some(model) = folder.map(|folder| folder.join(file)).filter(|model| model.is_file()) else { return };
+    let tokenizer = load(&model);
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../testkit/data");
+    for name in ["code", "long", "short", "unicode"] {
+        let text = fs::read_to_string(data.join(format!("text/{name}.txt"))).unwrap();
+        let expected = reference_ids(&data.join(format!("golden/{golden}/{name}.reference.json")));
+        assert_eq!(tokenizer.encode(&text, Specials::ALL).unwrap(), expected, "{file}: {name}");
+    }
+}
+
+/// Real models, where they were fetched, or where `MINFER_TEST_MODELS` names the folder that has them.
 #[test]
 fn real_models() {
-    let (Some(shared), Some(models)) = (shared(), std::env::var_os("MINFER_TEST_MODELS")) else { return };
-    for (golden, file) in [
-        ("smollm2-135m-instruct-q4_1", "SmolLM2-135M-Instruct.Q4_1.gguf"),
-        ("gemma-3-270m-q4_k_m", "gemma-3-270m-q4_k_m.gguf"),
+    let named = || std::env::var_os("MINFER_TEST_MODELS").map(PathBuf::from);
+    for (alias, file, golden) in [
+        ("smollm2-135m", "SmolLM2-135M-Instruct.Q4_1.gguf", "smollm2-135m-instruct-q4_1"),
+        ("gemma3-270m", "gemma-3-270m-q4_k_m.gguf", "gemma-3-270m-q4_k_m"),
     ] {
-        let tokenizer = load(&Path::new(&models).join(file));
-        for name in ["code", "long", "short", "unicode"] {
-            let text = fs::read_to_string(shared.join(format!("golden/text/{name}.txt"))).unwrap();
-            let expected = reference_ids(&shared.join(format!("golden/{golden}/{name}.reference.json")));
-            assert_eq!(tokenizer.encode(&text, Specials::ALL).unwrap(), expected, "{file}: {name}");
-        }
+        check_model(cached(alias), file, golden);
+        check_model(named(), file, golden);
     }
 }

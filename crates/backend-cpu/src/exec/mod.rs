@@ -11,6 +11,7 @@
 mod attention;
 mod element;
 mod gather;
+mod halt;
 mod matmul;
 mod norm;
 mod order;
@@ -20,6 +21,7 @@ mod rope;
 pub(crate) mod scratch;
 mod write;
 
+pub(crate) use halt::Halt;
 pub(crate) use places::{Places, bounds, outside};
 pub(crate) use prepare::prepare;
 
@@ -106,15 +108,21 @@ impl Program {
         Ok(())
     }
 
-    /// One thread's share of the whole program.
+    /// One thread's share of the whole program, up to the step where `halt` ends it for all threads.
     ///
     /// # Safety
     /// [`Program::check_indices`] must have succeeded with the same counts, and the program's buffers must not be used
     /// by anything else until all threads of the team have returned.
-    pub(crate) unsafe fn run(&self, kernels: &'static Kernels, team: &Team<'_>, counts: BatchCounts) {
-        for step in &self.steps {
-            if step.wait {
-                team.barrier();
+    pub(crate) unsafe fn run(
+        &self,
+        kernels: &'static Kernels,
+        team: &Team<'_>,
+        counts: BatchCounts,
+        halt: &Halt<'_>,
+    ) {
+        for (index, step) in self.steps.iter().enumerate() {
+            if step.wait && !halt.barrier(team, index) {
+                return;
             }
             let live = step.rows.count(counts);
             if live > 0 {

@@ -208,9 +208,16 @@ impl Command {
 
 /// The command line as clap sees it: the last of a repeated option wins, and options have their twins.
 fn definition() -> clap::Command {
-    let with_twins =
-        |command: clap::Command| command.args_override_self(true).after_help(TWINS).mut_args(with_twin);
+    let with_twins = |command: clap::Command| {
+        command.args_override_self(true).after_help(TWINS).mut_args(|arg| with_numbers(with_twin(arg)))
+    };
     Cli::command().mut_subcommands(with_twins)
+}
+
+/// What looks like a number is an option's value even where it is negative: the value is at fault then, not the line.
+fn with_numbers(arg: Arg) -> Arg {
+    let takes_value = arg.get_action().takes_values() && !arg.is_positional();
+    if takes_value { arg.allow_negative_numbers(true) } else { arg }
 }
 
 /// The option with its environment variable, if it is one that has one and the variable isn't empty.

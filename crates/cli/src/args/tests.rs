@@ -28,6 +28,14 @@ fn settings_of_the_memory_policy_are_kept_as_written() {
 }
 
 #[test]
+fn a_negative_number_is_a_value_and_named_as_one() {
+    for option in ["--ctx", "--temp", "--top-p", "--seed", "-n"] {
+        let error = parse(&["run", "m.gguf", option, "-1"]).unwrap_err().to_string();
+        assert!(error.contains("invalid value '-1' for '-"), "{error}");
+    }
+}
+
+#[test]
 fn numbers_have_a_range() {
     for bad in [
         ["--ctx", "0"],

@@ -129,10 +129,7 @@ fn answer(
         work.flag(),
         &mut on_event,
     );
-    let written = match generation {
-        Ok(_) => stream.finish(),
-        Err(_) => Ok(()),
-    };
+    let written = if generation.is_ok() { stream.finish() } else { stream.abandon() };
     let generation = generation?;
     written?;
     if output.verbose {

@@ -17,12 +17,21 @@ pub(super) struct Stream<'a> {
     /// A terminal obeys control characters: there they are escaped. A file gets the text as it is.
     escapes: bool,
     error: Option<CliError>,
+    /// Whether there is text that a line break must end.
+    begun: bool,
 }
 
 impl<'a> Stream<'a> {
     /// With `shows` false, no text is written. A write that fails sets `cancel`.
     pub(super) fn new(cancel: &'a CancelFlag, shows: bool, quiet: bool) -> Self {
-        Self { cancel, bar: Bar::new(quiet), shows, escapes: io::stdout().is_terminal(), error: None }
+        Self {
+            cancel,
+            bar: Bar::new(quiet),
+            shows,
+            escapes: io::stdout().is_terminal(),
+            error: None,
+            begun: false,
+        }
     }
 
     /// Takes what the engine tells.
@@ -44,10 +53,19 @@ impl<'a> Stream<'a> {
         self.error.map_or(Ok(()), Err)
     }
 
+    /// Ends what text there is, so that an error begins on a line of its own.
+    ///
+    /// # Errors
+    /// As [`finish`](Self::finish).
+    pub(super) fn abandon(self) -> Result<(), CliError> {
+        if self.begun { self.finish() } else { self.error.map_or(Ok(()), Err) }
+    }
+
     fn write(&mut self, text: &str) {
         if !self.shows || self.error.is_some() {
             return;
         }
+        self.begun = true;
         if let Err(error) = output::print(text) {
             self.error = Some(error);
             self.cancel.cancel();

@@ -131,6 +131,15 @@ fn a_chat_template_that_does_not_parse_counts_as_none_and_says_so() {
 }
 
 #[test]
+fn a_chat_template_that_is_no_text_is_4_and_named_once() {
+    let path = write_model("number-template", &[("tokenizer.chat_template", 3u32.into())]);
+    let refused = run(&["run", &path, "a", "-n", "1"]);
+    refused.assert_error(4, &["tokenizer.chat_template", "found u32 3"]);
+    assert_eq!(refused.err.matches(&path).count(), 1, "{}", refused.err);
+    assert_eq!(run(&["run", &path, "a", "-n", "1", "--no-template"]).code, Some(0));
+}
+
+#[test]
 fn a_chat_template_that_fails_names_the_way_around_it() {
     let path =
         write_model("failing-template", &[("tokenizer.chat_template", "{{ raise_exception('no') }}".into())]);

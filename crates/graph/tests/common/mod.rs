@@ -154,7 +154,9 @@ pub(crate) fn run(runner: &mut Runner, setup: &Setup, batch: &Batch) -> Vec<Vec<
         node.rows.live(node.shape, batch.counts) * row
     };
     let sizes: Vec<usize> = graph.outputs().iter().map(live).collect();
-    runner.run(&setup.params(batch.rung), || Ok(graph), &batch.fill(), batch.counts).unwrap();
+    runner
+        .run(&setup.params(batch.rung), || Ok(graph), &batch.fill(), batch.counts, &CancelFlag::new())
+        .unwrap();
     let read = |(index, &size): (usize, &usize)| {
         let mut out = vec![0; size];
         runner.read_output(index, &mut out).unwrap();

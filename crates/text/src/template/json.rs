@@ -1,9 +1,7 @@
 //! `tojson` as Python's `json.dumps` writes it: spaces after separators, no HTML escapes, keys in order.
 
 use minijinja::value::{Kwargs, ValueKind};
-use minijinja::{Error, ErrorKind, State, Value};
-
-use super::limits;
+use minijinja::{Error, ErrorKind, Value};
 
 /// How a value is laid out.
 struct Style {
@@ -16,12 +14,7 @@ struct Style {
 
 /// The filter: `indent`, `separators`, `sort_keys` and `ensure_ascii` (off, as in `transformers`) as in Python.
 #[expect(clippy::needless_pass_by_value, reason = "the engine gives a filter its arguments by value")]
-pub(super) fn tojson(
-    state: &State<'_, '_>,
-    value: &Value,
-    indent: Option<usize>,
-    kwargs: Kwargs,
-) -> Result<Value, Error> {
+pub(super) fn tojson(value: &Value, indent: Option<usize>, kwargs: Kwargs) -> Result<Value, Error> {
     let indent = match indent {
         Some(indent) => Some(indent),
         None => kwargs.get("indent")?,
@@ -45,26 +38,19 @@ pub(super) fn tojson(
     };
     kwargs.assert_all_used()?;
     let mut out = String::new();
-    style.write(state, value, 0, &mut out)?;
+    style.write(value, 0, &mut out)?;
     Ok(Value::from(out))
 }
 
 impl Style {
-    fn write(
-        &self,
-        state: &State<'_, '_>,
-        value: &Value,
-        depth: usize,
-        out: &mut String,
-    ) -> Result<(), Error> {
-        limits::charge_one(state, value, depth)?;
+    fn write(&self, value: &Value, depth: usize, out: &mut String) -> Result<(), Error> {
         match value.kind() {
             ValueKind::Undefined | ValueKind::None => out.push_str("null"),
             ValueKind::Bool => out.push_str(if value.is_true() { "true" } else { "false" }),
             ValueKind::Number => out.push_str(&value.to_string()),
             ValueKind::String => self.string(value.as_str().unwrap_or_default(), out),
-            ValueKind::Seq | ValueKind::Iterable => self.sequence(state, value, depth, out)?,
-            ValueKind::Map => self.mapping(state, value, depth, out)?,
+            ValueKind::Seq | ValueKind::Iterable => self.sequence(value, depth, out)?,
+            ValueKind::Map => self.mapping(value, depth, out)?,
             kind => {
                 let message = format!("{kind} is not JSON serializable");
                 return Err(Error::new(ErrorKind::InvalidOperation, message));
@@ -73,31 +59,19 @@ impl Style {
         Ok(())
     }
 
-    fn sequence(
-        &self,
-        state: &State<'_, '_>,
-        value: &Value,
-        depth: usize,
-        out: &mut String,
-    ) -> Result<(), Error> {
+    fn sequence(&self, value: &Value, depth: usize, out: &mut String) -> Result<(), Error> {
         out.push('[');
         let mut empty = true;
         for item in value.try_iter()? {
             self.separate(empty, depth + 1, out);
             empty = false;
-            self.write(state, &item, depth + 1, out)?;
+            self.write(&item, depth + 1, out)?;
         }
         self.close(empty, depth, ']', out);
         Ok(())
     }
 
-    fn mapping(
-        &self,
-        state: &State<'_, '_>,
-        value: &Value,
-        depth: usize,
-        out: &mut String,
-    ) -> Result<(), Error> {
+    fn mapping(&self, value: &Value, depth: usize, out: &mut String) -> Result<(), Error> {
         let mut keys: Vec<Value> = value.try_iter()?.collect();
         if self.sort_keys {
             keys.sort();
@@ -107,7 +81,7 @@ impl Style {
             self.separate(i == 0, depth + 1, out);
             self.string(key.as_str().unwrap_or(&key.to_string()), out);
             out.push_str(&self.key_separator);
-            self.write(state, &value.get_item(key)?, depth + 1, out)?;
+            self.write(&value.get_item(key)?, depth + 1, out)?;
         }
         self.close(keys.is_empty(), depth, '}', out);
         Ok(())

@@ -2,13 +2,14 @@
 //!
 //! A template is a Jinja program from an untrusted file. It runs in an environment set up as the models' publishers do
 //! (block trimming, Python's methods, `raise_exception`, `strftime_now`, JSON without HTML escapes), with a budget for its
-//! work and memory, in a thread whose stack bounds its depth.
+//! work and memory that its instructions are rewritten to keep, in a thread whose stack bounds its depth.
 
 mod date;
 mod environment;
 mod error;
 mod json;
 mod limits;
+mod meter;
 mod source;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -115,7 +116,8 @@ impl ChatTemplate {
 fn render(source: &str, messages: &[Message], options: &RenderOptions<'_>) -> Result<String, Error> {
     let mut env = environment::new(options.now);
     env.set_fuel(Some(limits::fuel(messages)));
-    let template = env.template_from_str(source).map_err(|error| Error::from_compile(&error))?;
+    let program = meter::Program::compile(source, environment::syntax())
+        .map_err(|error| Error::from_compile(&error))?;
     let messages: Vec<Value> = messages
         .iter()
         .map(|m| Value::from_pairs([("role", m.role.as_str()), ("content", m.content.as_str())]))
@@ -128,7 +130,7 @@ fn render(source: &str, messages: &[Message], options: &RenderOptions<'_>) -> Re
         bos_token => options.bos_token,
         eos_token => options.eos_token,
     };
-    template.render(context).map_err(|error| Error::from_render(&error))
+    program.run(&env, context).map_err(|error| Error::from_render(&error))
 }
 
 #[cfg(test)]

@@ -71,10 +71,11 @@ fn turn(
         return Ok(());
     }
     if turn.dropped_turns > 0 {
-        output::note(&format!(
-            "note: the context is full: the oldest {} turns were dropped",
-            turn.dropped_turns
-        ));
+        let oldest = match turn.dropped_turns {
+            1 => "turn was".to_owned(),
+            n => format!("{n} turns were"),
+        };
+        output::note(&format!("note: the context is full: the oldest {oldest} dropped"));
     }
     match turn.generation.stop {
         StopReason::Context => output::note("note: the context is full: the answer ends here"),

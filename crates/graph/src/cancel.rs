@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Ends prefill at the next batch and decode at the next token. Clones share the flag.
+/// Ends prefill and decode at the next step of a backend that can stop there, else after the batch. Clones share the flag.
 #[derive(Clone, Debug, Default)]
 pub struct CancelFlag(Arc<AtomicBool>);
 
