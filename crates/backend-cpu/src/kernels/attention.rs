@@ -31,7 +31,7 @@ const SIDE: usize = 2;
 const KEYS: usize = SIDE * LANES;
 
 /// Attention of some tokens and the query heads of one key-value head. Row `p` of the keys and values belongs
-/// to position `p`; a row is stored in one of the types of the element types of a cache.
+/// to position `p`; a row is stored as f32, f16 or Q8_0.
 #[derive(Clone, Debug)]
 pub struct Attention {
     /// Queries, `[tokens][heads * head_dim]`.

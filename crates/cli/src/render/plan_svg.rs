@@ -13,14 +13,19 @@ use crate::escape;
 const WIDTH: f64 = 720.0;
 const LEFT: f64 = 20.0;
 /// Pixels from one device to the next.
-const PITCH: f64 = 70.0;
+const PITCH: f64 = 90.0;
+/// Pixels from one line of text to the next.
+const LINE: f64 = 20.0;
+/// Characters of a line of text: what is sure to fit the width of the bars.
+const COLUMNS: usize = 90;
 const TOP: f64 = 60.0;
 
 /// The picture.
 pub(crate) fn plan_svg(plan: &Plan) -> String {
     let axis = bar::axis(&plan.backends);
     let strip = TOP + PITCH * plan.backends.len() as f64;
-    let (width, height) = (WIDTH + 2.0 * LEFT, strip + 100.0);
+    let verdict = verdict(plan);
+    let (width, height) = (WIDTH + 2.0 * LEFT, strip + 50.0 + LINE * verdict.len() as f64);
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" \
          height=\"{height}\" font-family=\"sans-serif\" font-size=\"13\">\n\
@@ -42,14 +47,37 @@ pub(crate) fn plan_svg(plan: &Plan) -> String {
         device(&mut svg, backend, TOP + PITCH * i as f64, axis);
     }
     blocks(&mut svg, plan, strip);
-    let per_1024 = mib(plan.kv_bytes_per_token.saturating_mul(1024));
-    let verdict = plan.refusal.as_ref().map_or_else(
-        || format!("Fits. 1024 tokens of context cost {per_1024} MiB."),
-        |refusal| format!("Does not fit: {}", refusal.message),
-    );
-    text(&mut svg, strip + 50.0, &verdict, "font-weight=\"bold\"");
-    text(&mut svg, strip + 75.0, &tries(plan), "");
+    for (i, line) in verdict.iter().enumerate() {
+        let weight = if i == 0 { "font-weight=\"bold\"" } else { "" };
+        text(&mut svg, strip + 50.0 + LINE * i as f64, line, weight);
+    }
     svg + "</svg>\n"
+}
+
+/// The verdict, its reason, and what to try, line by line.
+fn verdict(plan: &Plan) -> Vec<String> {
+    let Some(refusal) = &plan.refusal else {
+        let per_1024 = mib(plan.kv_bytes_per_token.saturating_mul(1024));
+        return vec![format!("Fits. 1024 tokens of context cost {per_1024} MiB.")];
+    };
+    let mut lines = vec!["Does not fit.".to_owned()];
+    lines.extend(wrap(&refusal.message));
+    lines.extend(plan.alternatives.iter().map(|other| format!("try {}", other.argv.join(" "))));
+    lines
+}
+
+/// A text in lines of at most [`COLUMNS`] characters, broken at spaces.
+fn wrap(text: &str) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let line = lines.last_mut().filter(|line| line.len() + word.len() < COLUMNS || line.is_empty());
+        match line {
+            Some(line) if line.is_empty() => line.push_str(word),
+            Some(line) => *line = format!("{line} {word}"),
+            None => lines.push(word.to_owned()),
+        }
+    }
+    lines
 }
 
 fn device(svg: &mut String, backend: &BackendMemory, y: f64, axis: u64) {
@@ -63,6 +91,7 @@ fn device(svg: &mut String, backend: &BackendMemory, y: f64, axis: u64) {
         ("scratch", backend.scratch_bytes, "#c98a3c"),
         ("host", backend.host_bytes, "#8a8a8a"),
     ];
+    legend(svg, backend, y + 50.0, &parts);
     let mut x = LEFT;
     for (what, bytes, fill) in parts.into_iter().filter(|part| part.1 > 0) {
         segment(svg, x, y, scale(bytes), &format!("{what}: {} MiB", mib(bytes)), fill);
@@ -94,9 +123,17 @@ fn blocks(svg: &mut String, plan: &Plan, y: f64) {
     }
 }
 
-fn tries(plan: &Plan) -> String {
-    let tries: Vec<String> = plan.alternatives.iter().map(|other| other.argv.join(" ")).collect();
-    if tries.is_empty() { String::new() } else { format!("Try {}", tries.join(", or ")) }
+/// What the colours of a bar stand for, in MiB.
+fn legend(svg: &mut String, backend: &BackendMemory, y: f64, parts: &[(&str, u64, &str)]) {
+    let mut spans = String::new();
+    for (what, bytes, fill) in parts.iter().filter(|part| part.1 > 0) {
+        let _ = write!(spans, "<tspan fill=\"{fill}\">■</tspan> {what} {}   ", mib(*bytes));
+    }
+    if let Some(budget) = backend.budget_bytes {
+        let _ = write!(spans, "<tspan fill=\"#c00\">|</tspan> budget {}", mib(budget));
+    }
+    let _ =
+        writeln!(svg, "<text x=\"{LEFT}\" y=\"{y}\" font-size=\"12\" xml:space=\"preserve\">{spans}</text>");
 }
 
 /// A box of 24 pixels below the text at `y`, with what it stands for as its title.
@@ -142,6 +179,14 @@ mod tests {
         assert!(!svg.contains("<script>") && svg.contains("&lt;script&gt;\\u{1b}"));
         assert_eq!(svg.matches("<rect x=").count(), svg.matches("</title></rect>").count());
         assert!(svg.contains("budget: 5565.0 MiB"));
+    }
+
+    #[test]
+    fn long_texts_are_wrapped() {
+        let words = "expected ".repeat(30);
+        let lines = wrap(&words);
+        assert!(lines.len() > 2 && lines.iter().all(|line| line.len() <= COLUMNS), "{lines:?}");
+        assert_eq!(lines.join(" "), words.trim_end());
     }
 
     #[test]
