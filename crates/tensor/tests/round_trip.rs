@@ -20,7 +20,8 @@ fn round_trip(dtype: DType, values: &[f32]) -> Vec<f32> {
 /// The largest error of an element where the largest magnitude of the row is `max`.
 ///
 /// Formats around zero lose a whole step at the end that the sign of the largest value left out; formats
-/// with a minimum span 0 or `-max` to `max` and lose half a step; the K formats also round their scales.
+/// with a minimum span 0 or `-max` to `max` and lose half a step; the K formats also round their scales, those
+/// of Q6_K around zero too: a scale that is nearly the largest, of the other sign, loses a whole step of the scales.
 fn bound(dtype: DType, max: f32) -> f32 {
     let range = 2.0 * max;
     let relative = match dtype {
@@ -34,7 +35,7 @@ fn bound(dtype: DType, max: f32) -> f32 {
         DType::Q5_1 => return range * (0.5 / 31.0 + 2.0 * HALF),
         DType::Q4K => return range * (0.5 / 15.0 + 1.0 / 63.0 + 2.0 * HALF),
         DType::Q5K => return range * (0.5 / 31.0 + 1.0 / 63.0 + 2.0 * HALF),
-        DType::Q6K => 1.0 / 32.0 + 0.5 / 128.0 + HALF,
+        DType::Q6K => 1.0 / 32.0 + 1.0 / 128.0 + HALF,
         DType::I32 => unreachable!("no weights"),
     };
     max * relative
