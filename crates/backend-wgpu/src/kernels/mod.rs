@@ -1,0 +1,1 @@
+//! The kernels: which variants there are, their WGSL, their bindings, parameters and number of workgroups.

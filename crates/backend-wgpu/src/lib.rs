@@ -1,0 +1,3 @@
+//! Graphics processors as a backend, through wgpu: Vulkan, Metal or DirectX 12.
+
+mod kernels;
