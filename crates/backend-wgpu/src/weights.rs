@@ -116,3 +116,32 @@ impl Weights {
         self.0.values().map(|weight| weight.total).sum()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use minfer_graph::Shape;
+    use minfer_tensor::DType;
+
+    use super::*;
+
+    fn decl(rows: usize, cols: usize) -> WeightDecl {
+        WeightDecl { name: "w".into(), dtype: DType::Q8_0, shape: Shape::new(rows, cols) }
+    }
+
+    #[test]
+    fn a_weight_is_cut_between_rows_and_padded_to_words() {
+        let chunks = Chunks::new(&decl(7, 32), 34 * 3 + 33).unwrap();
+        assert!(chunks.iter().eq([0..3, 3..6, 6..7]));
+        assert_eq!(chunks.bytes(&(3..6)), 102..204);
+        assert_eq!(chunks.total(), Bytes::new(104 + 104 + 36));
+        let whole = Chunks::new(&decl(7, 32), u64::MAX).unwrap();
+        assert!(whole.iter().eq(std::iter::once(0..7)));
+        assert_eq!(whole.total(), Bytes::new(240));
+    }
+
+    #[test]
+    fn a_row_is_not_cut() {
+        assert_eq!(Chunks::new(&decl(7, 32), 33), None);
+        assert_eq!(Chunks::new(&decl(7, 33), 1 << 20), None);
+    }
+}
