@@ -34,7 +34,7 @@ fn dot_eight(a: Eight, b: Eight) -> f32 {
     return dot(a.low, b.low) + dot(a.high, b.high);
 }
 
-// `to + from * factor`.
-fn add_scaled(to: Eight, from_: Eight, factor: f32) -> Eight {
-    return Eight(to.low + from_.low * factor, to.high + from_.high * factor);
+// `to + addend * factor`.
+fn add_scaled(to: Eight, addend: Eight, factor: f32) -> Eight {
+    return Eight(to.low + addend.low * factor, to.high + addend.high * factor);
 }
