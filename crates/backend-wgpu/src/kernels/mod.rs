@@ -15,6 +15,8 @@ pub(crate) use params::{
     WriteRowsParams,
 };
 
+/// Bytes of parameters that every pipeline has room for.
+pub(crate) const MAX_PARAMS_BYTES: u32 = 128;
 /// Workgroups along one dimension of a dispatch that every adapter allows.
 const MAX_WORKGROUPS: u32 = 65535;
 /// Rows of a weight that a workgroup of [`Kernel::MatVec`] has.
@@ -106,6 +108,11 @@ impl Kernel {
     /// Whether states of an element type can be written and attended to.
     pub(crate) fn keeps(state: DType) -> bool {
         matches!(state, DType::F32 | DType::F16 | DType::Q8_0)
+    }
+
+    /// Whether there is attention over heads of `head_dim` elements in states of an element type: heads are whole blocks.
+    pub(crate) fn attends(state: DType, head_dim: usize) -> bool {
+        Self::keeps(state) && head_dim.is_multiple_of(state.block_len())
     }
 
     /// The product for `rows` rows of activations.
