@@ -79,14 +79,26 @@ mod tests {
     fn o7_equality_fits_and_the_first_miss_ends_it() {
         let blocks = bytes(&[10, 20, 5]);
         let fit = |budget, reserve| fit_blocks(Bytes::new(budget), &blocks, Bytes::new(reserve));
-        for (budget, reserve, n) in
-            [(0, 0, 0), (9, 0, 0), (10, 0, 1), (29, 0, 1), (30, 0, 2), (35, 0, 3), (40, 5, 3), (40, 6, 2), (5, 9, 0)]
-        {
+        for (budget, reserve, n) in [
+            (0, 0, 0),
+            (9, 0, 0),
+            (10, 0, 1),
+            (29, 0, 1),
+            (30, 0, 2),
+            (35, 0, 3),
+            (40, 5, 3),
+            (40, 6, 2),
+            (5, 9, 0),
+        ] {
             assert_eq!(fit(budget, reserve), n, "{budget} less {reserve}");
         }
         // The last block alone would fit, but a prefix has no gaps.
         assert_eq!(fit_blocks(Bytes::new(15), &bytes(&[10, 20, 5]), Bytes::ZERO), 1);
-        assert_eq!(fit_blocks(Bytes::MAX, &bytes(&[u64::MAX, 1]), Bytes::ZERO), 1, "a sum beyond 64 bits doesn't fit");
+        assert_eq!(
+            fit_blocks(Bytes::MAX, &bytes(&[u64::MAX, 1]), Bytes::ZERO),
+            1,
+            "a sum beyond 64 bits doesn't fit"
+        );
         assert_eq!(fit_blocks(Bytes::MAX, &[], Bytes::ZERO), 0);
     }
 

@@ -60,13 +60,15 @@ impl OffloadRequest {
         let wanted = match self {
             Self::Unset | Self::All => n_layers,
             Self::Blocks(n) => n.min(n_layers),
-            Self::Auto => device.budget.map_or(0, |budget| fit_blocks(budget, device.per_block, device.reserve)),
+            Self::Auto => {
+                device.budget.map_or(0, |budget| fit_blocks(budget, device.per_block, device.reserve))
+            }
         };
         let gpu_layers = wanted.min(supported);
         let note = match self {
-            _ if gpu_layers < wanted => {
-                Some(format!("the device has no kernels for block {supported}: {gpu_layers} of {n_layers} blocks go there"))
-            }
+            _ if gpu_layers < wanted => Some(format!(
+                "the device has no kernels for block {supported}: {gpu_layers} of {n_layers} blocks go there"
+            )),
             Self::Blocks(n) if n > n_layers => {
                 Some(format!("{n} blocks were asked for, the model has {n_layers}"))
             }
@@ -98,7 +100,9 @@ mod tests {
     #[test]
     fn o2_requests_resolve_without_a_device() {
         use OffloadRequest::{All, Auto, Blocks, Unset};
-        for (request, told) in [(Unset, false), (Auto, false), (Blocks(0), false), (Blocks(3), true), (All, true)] {
+        for (request, told) in
+            [(Unset, false), (Auto, false), (Blocks(0), false), (Blocks(3), true), (All, true)]
+        {
             let offload = request.plan(4, None);
             assert_eq!(offload.plan, OffloadPlan::cpu_only(4), "{request:?}");
             assert_eq!(offload.note.is_some(), told, "{request:?}");
@@ -123,7 +127,11 @@ mod tests {
         ];
         for (request, supported, budget, expected) in cases {
             let offload = request.plan(4, Some(&offer(supported, budget, &blocks)));
-            assert_eq!(offload.plan, OffloadPlan { gpu_layers: expected, n_layers: 4 }, "{request:?} {budget:?}");
+            assert_eq!(
+                offload.plan,
+                OffloadPlan { gpu_layers: expected, n_layers: 4 },
+                "{request:?} {budget:?}"
+            );
         }
     }
 
@@ -133,6 +141,9 @@ mod tests {
         assert_eq!(offload.plan, OffloadPlan { gpu_layers: 4, n_layers: 4 });
         assert_eq!(offload.note.as_deref(), Some("4294967295 blocks were asked for, the model has 4"));
         let fewer = OffloadRequest::All.plan(4, Some(&offer(1, None, &[])));
-        assert_eq!(fewer.note.as_deref(), Some("the device has no kernels for block 1: 1 of 4 blocks go there"));
+        assert_eq!(
+            fewer.note.as_deref(),
+            Some("the device has no kernels for block 1: 1 of 4 blocks go there")
+        );
     }
 }
