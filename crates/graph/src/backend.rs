@@ -219,6 +219,27 @@ pub trait DeviceSpec: Send + Sync {
     /// Bytes that the backend is charged for a weight: its own, and any repacked copy (rule A6). `mapped` says whether
     /// the source is pages of a file.
     fn weight_bytes(&self, decl: &WeightDecl, mapped: bool) -> WeightCharge;
+
+    /// Memory that the backend takes for itself at the commit, charged as scratch: its own staging, the block that the
+    /// driver's interface allocates from.
+    fn fixed_bytes(&self) -> Bytes {
+        Bytes::ZERO
+    }
+
+    /// The largest buffer of values, states or scratch; a plan that needs a larger one is refused. Weights may be larger.
+    fn max_buffer_bytes(&self) -> Bytes {
+        Bytes::MAX
+    }
+
+    /// Buffers of exact length are rounded up to a multiple of this; it divides every size class.
+    fn buffer_align(&self) -> Bytes {
+        Bytes::new(1)
+    }
+
+    /// Whether the device's memory is the host's: then both together must fit the host (rule B5).
+    fn is_unified(&self) -> bool {
+        false
+    }
 }
 
 /// A device: memory, weights, kernels. Methods that take memory are called only after the ledger has admitted them.
@@ -242,6 +263,12 @@ pub trait Backend: Send {
 
     /// A number that moves whenever a buffer is created or freed (rule A9).
     fn pool_gen(&self) -> u64;
+
+    /// Takes what the backend needs for itself: exactly [`DeviceSpec::fixed_bytes`], reported as scratch from then on. Called
+    /// once, by the commit, before any buffer is created.
+    fn commit_fixed(&mut self) -> Result<(), BackendError> {
+        Ok(())
+    }
 
     /// Creates a zeroed buffer of exactly `bytes`.
     fn alloc_buffer(&mut self, kind: BufKind, bytes: Bytes) -> Result<BufId, BackendError>;
