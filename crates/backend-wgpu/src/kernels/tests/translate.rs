@@ -33,7 +33,9 @@ fn with_subgroups(kernel: Kernel) -> Option<Kernel> {
     match kernel {
         Kernel::MatVec { format, tokens, .. } => Some(Kernel::MatVec { format, tokens, subgroup: true }),
         Kernel::RmsNorm { wide, .. } => Some(Kernel::RmsNorm { wide, subgroup: true }),
-        Kernel::Attention { state, head_dim, .. } => Some(Kernel::Attention { state, head_dim, subgroup: true }),
+        Kernel::Attention { state, head_dim, .. } => {
+            Some(Kernel::Attention { state, head_dim, subgroup: true })
+        }
         _ => None,
     }
 }
