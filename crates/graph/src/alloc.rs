@@ -226,6 +226,10 @@ impl GraphAllocator {
         if self.committed {
             return Err(Error::Unplanned { backend: device.spec().name().to_owned(), category, bytes });
         }
+        let (name, max) = (device.spec().name(), device.spec().max_buffer_bytes());
+        if bytes > max {
+            return Err(Error::TooLarge { backend: name.to_owned(), category, bytes, max });
+        }
         let reservation = self.ledger.reserve(backend, Charges::of(category, bytes))?;
         let id = device.alloc_buffer(kind, bytes)?;
         reservation.commit();

@@ -34,6 +34,16 @@ pub enum Budget {
     Unknown,
 }
 
+impl DeviceMemory {
+    /// A driver's answer. One that knows of no memory at all doesn't know: that isn't a budget of nothing.
+    pub fn from_driver(free: Bytes, total: Bytes) -> Self {
+        match total {
+            Bytes::ZERO => Self::QueryFailed { name: "the driver reports 0 bytes in all".to_owned() },
+            total => Self::Reported { free: free.min(total), total },
+        }
+    }
+}
+
 impl Budget {
     /// The limit, if there is one.
     pub fn limit(self) -> Option<Bytes> {
@@ -136,6 +146,15 @@ mod tests {
         }
         assert_eq!(class_size(Bytes::new(49_152)), Some(Bytes::new(49_152)));
         assert_eq!(class_size(Bytes::MAX), None);
+    }
+
+    #[test]
+    fn s2_a_driver_that_knows_of_no_memory_is_unknown() {
+        let unknown = DeviceMemory::from_driver(Bytes::ZERO, Bytes::ZERO);
+        assert!(matches!(unknown, DeviceMemory::QueryFailed { .. }));
+        assert_eq!(budget_decision(None, &unknown).budget, Budget::Unknown);
+        let full = DeviceMemory::from_driver(Bytes::ZERO, Bytes::new(8));
+        assert_eq!(budget_decision(None, &full).budget, Budget::Limited(Bytes::ZERO));
     }
 
     #[test]

@@ -138,7 +138,7 @@ pub struct Segment<'a> {
     pub nodes: &'a [NodeId],
     /// Where each node of the graph lies, by node index; `None` for a node of another segment that isn't touched here.
     pub bindings: &'a [Option<Binding>],
-    /// The working memory of the segment: at least [`DeviceSpec::scratch_bytes`] of each node. `None` if no node needs any.
+    /// The working memory of the segment: at least [`DeviceSpec::scratch_bytes`] of its nodes. `None` if they need none.
     pub scratch: Option<BufRef>,
 }
 
@@ -213,12 +213,34 @@ pub trait DeviceSpec: Send + Sync {
     /// Whether a kernel exists for a node and the element types of its operands.
     fn supports_op(&self, node: &CNode, operands: &[DType]) -> bool;
 
-    /// Working memory that a node needs at its full rung: the size sibling of its kernel.
-    fn scratch_bytes(&self, graph: &ComputeGraph, node: NodeId) -> Bytes;
+    /// Working memory that a segment needs at its full rung, whose nodes run one after another and share it: the size
+    /// sibling of its kernels.
+    fn scratch_bytes(&self, graph: &ComputeGraph, nodes: &[NodeId]) -> Bytes;
 
     /// Bytes that the backend is charged for a weight: its own, and any repacked copy (rule A6). `mapped` says whether
     /// the source is pages of a file.
     fn weight_bytes(&self, decl: &WeightDecl, mapped: bool) -> WeightCharge;
+
+    /// Memory that the backend takes for itself at the commit, charged as scratch: its own staging, the block that the
+    /// driver's interface allocates from.
+    fn fixed_bytes(&self) -> Bytes {
+        Bytes::ZERO
+    }
+
+    /// The largest buffer of values, states or scratch; a plan that needs a larger one is refused. Weights may be larger.
+    fn max_buffer_bytes(&self) -> Bytes {
+        Bytes::MAX
+    }
+
+    /// Buffers of exact length are rounded up to a multiple of this; it divides every size class.
+    fn buffer_align(&self) -> Bytes {
+        Bytes::new(1)
+    }
+
+    /// Whether the device's memory is the host's: then both together must fit the host (rule B5).
+    fn is_unified(&self) -> bool {
+        false
+    }
 }
 
 /// A device: memory, weights, kernels. Methods that take memory are called only after the ledger has admitted them.
@@ -242,6 +264,12 @@ pub trait Backend: Send {
 
     /// A number that moves whenever a buffer is created or freed (rule A9).
     fn pool_gen(&self) -> u64;
+
+    /// Takes what the backend needs for itself: exactly [`DeviceSpec::fixed_bytes`], reported as scratch from then on. Called
+    /// once, by the commit, before any buffer is created.
+    fn commit_fixed(&mut self) -> Result<(), BackendError> {
+        Ok(())
+    }
 
     /// Creates a zeroed buffer of exactly `bytes`.
     fn alloc_buffer(&mut self, kind: BufKind, bytes: Bytes) -> Result<BufId, BackendError>;

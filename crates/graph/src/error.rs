@@ -29,6 +29,26 @@ pub enum Error {
         /// Its size.
         bytes: Bytes,
     },
+    /// A buffer beyond what the device can hold in one piece.
+    #[error("{backend}: {bytes} for {} in one buffer, the device holds at most {max}", category.name())]
+    TooLarge {
+        /// Backend name.
+        backend: String,
+        /// What the buffer is for.
+        category: Category,
+        /// Its size.
+        bytes: Bytes,
+        /// The largest that the device has.
+        max: Bytes,
+    },
+    /// A graph for another offload than the one that was planned: the readers of a plan must agree (rules O3 to O5).
+    #[error("the graph is for {found} blocks on the device, the plan has {expected}")]
+    Offload {
+        /// Blocks of the plan.
+        expected: u32,
+        /// Blocks that were asked for.
+        found: u32,
+    },
     /// The device failed.
     #[error(transparent)]
     Backend(#[from] BackendError),

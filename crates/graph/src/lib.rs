@@ -41,8 +41,11 @@ pub use ir::{
 };
 pub use ledger::{BudgetExceeded, Category, Charges, Ledger};
 pub use mapping::{Crossing, Mapping};
-pub use offload::{OffloadPlan, block_of};
+pub use offload::{
+    DeviceOffer, Offload, OffloadError, OffloadPlan, OffloadRequest, block_of, fit_blocks, largest_prefix,
+    per_block_bytes, weight_budget,
+};
 pub use plan::{BackendPlan, MemoryPlan, PlanRequest};
 pub use report::MemoryReport;
 pub use runner::Runner;
-pub use scheduler::{Assignment, BackendScheduler, Span};
+pub use scheduler::{Assignment, BackendScheduler, Span, supported_blocks};

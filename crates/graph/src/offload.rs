@@ -1,4 +1,12 @@
-//! Which blocks go to the device: one plan read by the loader, the builder and the assignment (rules O1, O3 to O5).
+//! Which blocks go to the device: one plan read by the loader, the builder and the assignment (rules O1 to O8).
+//!
+//! Everything here is arithmetic on what the file and the device say; nothing is asked and nothing is allocated.
+
+mod fit;
+mod request;
+
+pub use fit::{fit_blocks, largest_prefix, per_block_bytes, weight_budget};
+pub use request::{DeviceOffer, Offload, OffloadError, OffloadRequest};
 
 /// Blocks `0..gpu_layers` on the device, the rest on the CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -53,8 +53,12 @@ pub struct BackendPlan {
     pub staging: Vec<Bytes>,
     /// Working memory: the largest node of all graphs.
     pub scratch: Bytes,
+    /// What the backend takes for itself; nothing if it runs nothing.
+    pub fixed: Bytes,
     /// What the session itself holds on the host.
     pub host: Bytes,
+    /// Whether its memory is the host's.
+    pub unified: bool,
 }
 
 impl BackendPlan {
@@ -66,7 +70,7 @@ impl BackendPlan {
             (Category::Kv, self.kv),
             (Category::Pool, pool),
             (Category::Staging, self.staging.iter().copied().sum()),
-            (Category::Scratch, self.scratch),
+            (Category::Scratch, self.scratch.saturating_add(self.fixed)),
             (Category::Host, self.host),
         ];
         // Each category is named once, so nothing adds up.
@@ -103,11 +107,13 @@ impl MemoryPlan {
             alloc.create_state(scheduler.state_home(id), id, decl)?;
         }
         let mut weight_homes = BTreeSet::new();
+        let mut busy = BTreeSet::new();
         let mut largest_crossing = Bytes::ZERO;
         for graph in graphs {
             let assignment = scheduler.assign_backends(&alloc, graph)?;
             let mapping = alloc.alloc_graph(graph, &assignment)?;
             weight_homes.extend(BackendScheduler::weights_read(graph, &assignment));
+            busy.extend(assignment.spans().iter().map(|span| span.backend));
             let crossings = mapping.crossings().iter().map(|crossing| crossing.to.len);
             largest_crossing = crossings.fold(largest_crossing, Bytes::max);
         }
@@ -120,20 +126,27 @@ impl MemoryPlan {
                 .map(|(w, _)| alloc.weight_charge(id, &weights[w.index()], request.mapped[w.index()]))
                 .try_fold(WeightCharge::default(), WeightCharge::checked_add)
                 .ok_or_else(|| Error::size("the weights"))?;
-            backends.push(BackendPlan::of(&alloc, id, *budget, charge));
+            let planned = BackendPlan::of(&alloc, id, *budget, charge);
+            let fixed = if busy.contains(&id) { planned.fixed } else { Bytes::ZERO };
+            backends.push(BackendPlan { fixed, ..planned });
         }
         Ok(Self { scheduler, weight_homes, backends, largest_crossing })
     }
 
     /// Refuses a plan that doesn't fit, before a weight is read. The refusal names the first category that doesn't.
+    /// What a device with the host's memory takes must fit the host's budget too (rule B5).
     pub fn admit(&self) -> std::result::Result<(), BudgetExceeded> {
         let accounts = self.backends.iter().map(|plan| (plan.name.clone(), plan.budget));
         let mut ledger = Ledger::new(accounts);
+        let host = self.backends.len() - 1;
         for (index, plan) in self.backends.iter().enumerate() {
             let charges = plan.charges();
             for category in Category::ALL {
                 let part = Charges::of(category, charges.get(category));
                 ledger.reserve(BackendId::new(index), part)?.commit();
+                if plan.unified && index != host {
+                    ledger.reserve(BackendId::new(host), part)?.commit();
+                }
             }
         }
         Ok(())
@@ -175,7 +188,9 @@ impl BackendPlan {
             classes: report.reserved_classes,
             staging: alloc.staging_sizes(id),
             scratch: report.scratch_bytes,
+            fixed: alloc.spec(id).fixed_bytes(),
             host: charged.get(Category::Host),
+            unified: alloc.spec(id).is_unified(),
         }
     }
 }

@@ -80,6 +80,25 @@ impl Runner {
         Ok(())
     }
 
+    /// Compares the plan with what was registered (rule O6): every weight where the plan's graphs read it, and on every
+    /// backend the bytes that were planned, as the backend itself counts them.
+    pub fn verify_weights(&self) -> Result<()> {
+        for index in 0..self.plan.scheduler().weights().len() {
+            let id = WeightId::new(index);
+            if self.plan.weight_homes(id).any(|home| !self.registered.contains(&(id, home))) {
+                return Err(Error::Weight { id, what: "not registered where the plan has it" });
+            }
+        }
+        for (id, planned) in self.alloc.ids().zip(self.plan.backends()) {
+            let (expected, found) = (planned.weights.total(), self.alloc.backend(id).weights_bytes());
+            if expected != found {
+                let what = format!("the weights on {}", planned.name);
+                return Err(Error::Length { what, expected: expected.get(), found: found.get() });
+            }
+        }
+        Ok(())
+    }
+
     /// Runs the graph of `params`, built by `build` unless the cache holds it. `fill` has the data of every input by name,
     /// exactly as long as the input at its rung; `counts` says how much of the rung is there. Once
     /// `cancel` is set, a backend may end the run with [`BackendError::Cancelled`](crate::BackendError::Cancelled).
@@ -93,6 +112,10 @@ impl Runner {
     ) -> Result<()> {
         self.done = None;
         check_counts(params.rung, counts)?;
+        let (expected, found) = (self.plan.scheduler().offload().gpu_layers, params.cparams.gpu_layers);
+        if expected != found {
+            return Err(Error::Offload { expected, found });
+        }
         self.map(params, build)?;
         let prepared = self.cache.front().expect("a graph was just mapped");
         fill_inputs(&mut self.alloc, prepared, fill)?;

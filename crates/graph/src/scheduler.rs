@@ -3,7 +3,7 @@
 use minfer_tensor::{Bytes, DType};
 
 use crate::alloc::GraphAllocator;
-use crate::backend::{BackendId, BatchCounts, BufRef};
+use crate::backend::{BackendId, BatchCounts, BufRef, DeviceSpec};
 use crate::error::{Error, Result};
 use crate::ir::{CNode, ComputeGraph, NodeId, Op, StateDecl, StateId, WeightDecl, WeightId};
 use crate::offload::OffloadPlan;
@@ -184,6 +184,13 @@ impl BackendScheduler {
         }
         moved
     }
+}
+
+/// Blocks from the first on whose nodes all have kernels on a device.
+pub fn supported_blocks(device: &dyn DeviceSpec, graph: &ComputeGraph, n_layers: u32) -> u32 {
+    let lacking = graph.nodes().iter().filter(|node| node.op.has_work());
+    let lacking = lacking.filter(|node| !device.supports_op(node, &operand_dtypes(graph, node)));
+    lacking.filter_map(|node| node.layer).min().map_or(n_layers, |first| first.min(n_layers))
 }
 
 fn operand_dtypes(graph: &ComputeGraph, node: &CNode) -> Vec<DType> {

@@ -25,17 +25,41 @@ pub struct FakeSpec {
     pub scratch_per_row: u64,
     /// Whether weights are copied even from a mapped file.
     pub copies_weights: bool,
+    /// What the backend takes for itself.
+    pub fixed: u64,
+    /// What exact buffers are rounded up to.
+    pub align: u64,
+    /// The largest buffer.
+    pub max_buffer: u64,
+    /// Whether its memory is the host's.
+    pub unified: bool,
 }
 
 impl FakeSpec {
     /// A CPU: every operation, mapped weights in place.
     pub fn cpu() -> Self {
-        Self { name: "cpu", unsupported: Vec::new(), scratch_per_row: 24, copies_weights: false }
+        Self {
+            name: "cpu",
+            unsupported: Vec::new(),
+            scratch_per_row: 24,
+            copies_weights: false,
+            fixed: 0,
+            align: 1,
+            max_buffer: u64::MAX,
+            unified: false,
+        }
     }
 
-    /// A device: every operation, weights copied.
+    /// A device: every operation, weights copied, some memory for itself.
     pub fn device() -> Self {
-        Self { name: "fake", unsupported: Vec::new(), scratch_per_row: 40, copies_weights: true }
+        Self {
+            name: "fake",
+            scratch_per_row: 40,
+            copies_weights: true,
+            fixed: 1000,
+            align: 64,
+            ..Self::cpu()
+        }
     }
 }
 
@@ -52,12 +76,11 @@ impl DeviceSpec for FakeSpec {
         !self.unsupported.contains(&node.op.name())
     }
 
-    fn scratch_bytes(&self, graph: &ComputeGraph, node: NodeId) -> Bytes {
-        let node = graph.node(node);
-        match node.op {
-            Op::MatMul | Op::Attention(_) => Bytes::new(self.scratch_per_row * node.shape.rows as u64),
-            _ => Bytes::ZERO,
-        }
+    fn scratch_bytes(&self, graph: &ComputeGraph, nodes: &[NodeId]) -> Bytes {
+        let nodes = nodes.iter().map(|&id| graph.node(id));
+        let needy = nodes.filter(|node| matches!(node.op, Op::MatMul | Op::Attention(_)));
+        let rows = needy.map(|node| node.shape.rows as u64).max().unwrap_or_default();
+        Bytes::new(self.scratch_per_row * rows)
     }
 
     fn weight_bytes(&self, decl: &WeightDecl, mapped: bool) -> WeightCharge {
@@ -66,6 +89,22 @@ impl DeviceSpec for FakeSpec {
             return WeightCharge { mapped: bytes, anonymous: Bytes::ZERO };
         }
         WeightCharge { mapped: Bytes::ZERO, anonymous: bytes }
+    }
+
+    fn fixed_bytes(&self) -> Bytes {
+        Bytes::new(self.fixed)
+    }
+
+    fn max_buffer_bytes(&self) -> Bytes {
+        Bytes::new(self.max_buffer)
+    }
+
+    fn buffer_align(&self) -> Bytes {
+        Bytes::new(self.align)
+    }
+
+    fn is_unified(&self) -> bool {
+        self.unified
     }
 }
 
@@ -100,6 +139,7 @@ pub struct FakeBackend {
     buffers: Buffers,
     weights: HashMap<WeightId, u64>,
     weights_bytes: Bytes,
+    fixed: Bytes,
     segments: Vec<Option<Vec<Step>>>,
     generation: u64,
     probe: Arc<Probe>,
@@ -116,6 +156,7 @@ impl FakeBackend {
             buffers: Buffers::default(),
             weights: HashMap::new(),
             weights_bytes: Bytes::ZERO,
+            fixed: Bytes::ZERO,
             segments: Vec::new(),
             generation: 0,
             probe: Arc::new(probe),
@@ -164,7 +205,14 @@ impl Backend for FakeBackend {
 
     fn buffer_bytes(&self, kind: BufKind) -> Bytes {
         let of_kind = self.buffers.0.iter().flatten().filter(|buffer| buffer.kind == kind);
-        of_kind.map(|buffer| Bytes::from(buffer.data.len())).sum()
+        let fixed = if kind == BufKind::Scratch { self.fixed } else { Bytes::ZERO };
+        of_kind.map(|buffer| Bytes::from(buffer.data.len())).sum::<Bytes>().saturating_add(fixed)
+    }
+
+    fn commit_fixed(&mut self) -> Result<(), BackendError> {
+        assert_eq!(self.fixed, Bytes::ZERO, "taken once");
+        self.fixed = self.spec.fixed_bytes();
+        Ok(())
     }
 
     fn pool_gen(&self) -> u64 {

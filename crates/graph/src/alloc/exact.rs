@@ -21,6 +21,9 @@ impl GraphAllocator {
     /// created afterwards (rule B2).
     pub fn commit(&mut self, plan: &MemoryPlan) -> Result<()> {
         let scheduler = plan.scheduler();
+        for (backend, planned) in self.ids().zip(plan.backends()) {
+            self.take_fixed(backend, planned.fixed)?;
+        }
         for (index, decl) in scheduler.states().iter().enumerate() {
             let id = StateId::new(index);
             self.create_state(scheduler.state_home(id), id, decl)?;
@@ -48,7 +51,7 @@ impl GraphAllocator {
             return Ok(());
         }
         let len = decl.nbytes().ok_or_else(|| Error::size(decl.name.as_str()))?;
-        let buffer = self.create(backend, BufKind::Kv, Category::Kv, len)?;
+        let buffer = self.create(backend, BufKind::Kv, Category::Kv, self.whole(backend, len)?)?;
         self.kv.insert(id, BufRef { backend, id: buffer, offset: Bytes::ZERO, len });
         Ok(())
     }
@@ -93,6 +96,23 @@ impl GraphAllocator {
         Ok(())
     }
 
+    /// Lets a backend take what it needs for itself. Without effect for no bytes: a backend that runs nothing.
+    fn take_fixed(&mut self, backend: BackendId, bytes: Bytes) -> Result<()> {
+        if bytes == Bytes::ZERO {
+            return Ok(());
+        }
+        let reservation = self.ledger.reserve(backend, Charges::of(Category::Scratch, bytes))?;
+        self.devices[backend.index()].backend.commit_fixed()?;
+        reservation.commit();
+        Ok(())
+    }
+
+    /// The length of a buffer that holds `bytes`: whole units of the device.
+    fn whole(&self, backend: BackendId, bytes: Bytes) -> Result<Bytes> {
+        let align = self.spec(backend).buffer_align();
+        bytes.checked_align_up(align).ok_or_else(|| Error::size("a buffer"))
+    }
+
     /// A buffer of at least `bytes`: the old one, or a new one in its place.
     fn grow(
         &mut self,
@@ -105,6 +125,7 @@ impl GraphAllocator {
         if let Some(exact) = old.filter(|exact| exact.bytes >= bytes) {
             return Ok(exact);
         }
+        let bytes = self.whole(backend, bytes)?;
         let id = self.create(backend, kind, category, bytes)?;
         if let Some(exact) = old {
             self.devices[backend.index()].backend.free_buffer(exact.id);
