@@ -59,7 +59,7 @@ impl DeviceSpec for WgpuSpec {
         exec::supports(node, operands)
     }
 
-    fn scratch_bytes(&self, _: &ComputeGraph, _: NodeId) -> Bytes {
+    fn scratch_bytes(&self, _: &ComputeGraph, _: &[NodeId]) -> Bytes {
         Bytes::ZERO
     }
 
