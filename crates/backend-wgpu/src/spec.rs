@@ -65,7 +65,7 @@ impl DeviceSpec for WgpuSpec {
 
     /// A copy of the file's bytes, in as many buffers as it takes.
     fn weight_bytes(&self, decl: &WeightDecl, _: bool) -> WeightCharge {
-        let anonymous = self.chunks(decl).map_or(Bytes::MAX, |chunks| chunks.total());
+        let anonymous = self.chunks(decl).map_or(Bytes::MAX, Chunks::total);
         WeightCharge { mapped: Bytes::ZERO, anonymous }
     }
 
