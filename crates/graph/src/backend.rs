@@ -300,8 +300,10 @@ pub trait Backend: Send {
     /// Forgets a prepared segment.
     fn release(&mut self, id: SegmentId);
 
-    /// Runs a prepared segment. Allocates nothing on the host. A backend that can stop between two steps does so once
-    /// `cancel` is set, with [`BackendError::Cancelled`]; what it has written until then is worth nothing.
+    /// Runs a prepared segment. Allocates no memory of the device, and nothing on the host unless the driver's interface
+    /// needs it to record commands. It may return before the device is done; reads of the host wait. A backend that can stop
+    /// between two steps does so once `cancel` is set, with [`BackendError::Cancelled`]; what it has written until then is
+    /// worth nothing.
     fn execute(
         &mut self,
         id: SegmentId,

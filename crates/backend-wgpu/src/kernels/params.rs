@@ -204,7 +204,7 @@ impl Params {
         }
     }
 
-    /// Changes the number of live rows.
+    /// Changes the number of live rows of the operand that counts them.
     pub(crate) fn set_rows(&mut self, rows: u32) {
         let live = match self {
             Self::MatMul(p) => &mut p.rows,
