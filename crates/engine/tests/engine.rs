@@ -6,9 +6,10 @@ mod common;
 
 use std::path::PathBuf;
 
-use common::{ARCHS, arch, host, load, options, score};
+use common::{ARCHS, TestMachine, arch, host, load, options, score};
 use minfer_engine::{
-    BackendMemory, BenchOptions, CancelFlag, Engine, Error, ErrorKind, ModelFile, Options, Setting, plan,
+    BackendMemory, BenchOptions, CancelFlag, Engine, Error, ErrorKind, ModelFile, Options, Planned, Setting,
+    plan,
 };
 use minfer_tensor::DType;
 
@@ -48,7 +49,7 @@ fn logits_do_not_depend_on_batch_or_threads() {
 #[test]
 fn b4_the_report_of_a_run_is_the_plan_to_the_byte() {
     for ((name, kv_type), batch) in configurations().flat_map(|c| [1, 7, 512].map(|batch| (c, batch))) {
-        let ((host, _), options) = (host(2), Options { kv_type, ..options(batch) });
+        let (host, options) = (host(2), Options { kv_type, ..options(batch) });
         let planned = plan(&ModelFile::open(&arch(name)).unwrap(), &options, &host).unwrap();
         let mut engine = load(&arch(name), &options, 2);
         assert_eq!(engine.plan().backends, planned.backends);
@@ -76,7 +77,7 @@ fn categories(b: &BackendMemory) -> [u64; 6] {
 
 #[test]
 fn b4_a_quantized_cache_takes_34_bytes_for_32_elements_and_no_copy() {
-    let (host, _) = host(2);
+    let host = host(2);
     let file = ModelFile::open(&arch("qwen3-dense")).unwrap();
     let held = |kv_type| {
         let plan = plan(&file, &Options { kv_type, ..options(8) }, &host).unwrap();
@@ -110,18 +111,16 @@ fn small_heads(dir: &tempfile::TempDir) -> PathBuf {
 
 #[test]
 fn heads_that_are_no_whole_blocks_are_refused_before_loading() {
-    let (host, backend) = host(1);
+    let host = host(1);
     let options = Options { kv_type: DType::Q8_0, ..options(8) };
     let dir = tempfile::tempdir().unwrap();
-    let path = small_heads(&dir);
-    let file = || ModelFile::open(&path).unwrap();
-    let error = plan(&file(), &options, &host).unwrap_err();
+    let file = ModelFile::open(&small_heads(&dir)).unwrap();
+    let error = plan(&file, &options, &host).unwrap_err();
     for word in ["qwen2.attention.key_length", "16 elements", "Q8_0", "32"] {
         assert!(error.to_string().contains(word), "{error}");
     }
     assert_eq!(error.kind(), ErrorKind::Usage);
-    let error = Engine::load(file(), &options, &host, vec![Box::new(backend)], &mut |_| panic!("loaded"));
-    assert_eq!(error.unwrap_err().kind(), ErrorKind::Usage);
+    assert_eq!(Planned::new(file, &options, &host).unwrap_err().kind(), ErrorKind::Usage);
 }
 
 #[test]
@@ -140,23 +139,23 @@ fn a10_decoding_reuses_one_graph() {
 
 #[test]
 fn b3_a_refusal_comes_before_loading_and_its_alternatives_are_admitted() {
-    let (host, backend) = host(1);
+    let machine = TestMachine::new(1);
+    let host = machine.host();
     let file = ModelFile::open(&arch("llama-dense")).unwrap();
     let needed = plan(&file, &options(32), &host).unwrap().backends[0].total_bytes;
     let with =
         |mib: u64| Options { cpu_mem: Some(Setting::new(mib.to_string(), "--cpu-mem")), ..options(32) };
     let fits = needed.div_ceil(1 << 20);
     assert!(plan(&file, &with(fits), &host).unwrap().fits);
-    let refused = plan(&file, &with(fits - 1), &host).unwrap();
-    assert!(!refused.fits && refused.refusal.is_some());
-    let error =
-        Engine::load(file, &with(fits - 1), &host, vec![Box::new(backend)], &mut |_| panic!("loaded"));
+    let refused = Planned::new(file, &with(fits - 1), &host).unwrap();
+    assert!(!refused.plan().fits && refused.plan().refusal.is_some());
+    let error = Engine::load(refused, &machine, &mut |_| panic!("loaded"));
     assert_eq!(error.unwrap_err().kind(), ErrorKind::Refused);
 }
 
 #[test]
 fn b3_the_largest_kv_type_that_fits_is_proposed() {
-    let (host, _) = host(1);
+    let host = host(1);
     let file = ModelFile::open(&arch("qwen3-dense")).unwrap();
     let with = |kv_type, cpu_mem| Options { ctx: Some(1 << 14), kv_type, cpu_mem, ..options(8) };
     let mib = |kv_type| {

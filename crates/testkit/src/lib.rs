@@ -13,6 +13,8 @@ pub mod oracle;
 pub mod random;
 pub mod rng;
 pub mod runner;
+pub mod scripted;
+pub mod scripted;
 pub mod tolerance;
 pub mod transformer;
 
