@@ -3,6 +3,7 @@
 //! `$MINFER_SHARED`, else `../shared`, holds `golden/` (logits of real and tiny models, tokenizer suites,
 //! `compare.py`) and `malformed/` (a corpus of odd files, `try_corpus.py`).
 
+use crate::matrix;
 use crate::models::{self, MODELS, Model, binary};
 use crate::shell::{output, run_command};
 use anyhow::{Context, Result, ensure};
@@ -28,13 +29,13 @@ const CORPUS_RUNS: &[(&[&str], &[&str])] = &[
 /// Builds the binary, fetches the models, and runs every check.
 pub(crate) fn run() -> Result<()> {
     models::fetch()?;
+    matrix::quick()?;
     check()
 }
 
 /// Runs every check, or says that there is nothing to run it on.
 fn check() -> Result<()> {
-    let shared =
-        std::env::var_os("MINFER_SHARED").map_or_else(|| crate::root().join("../shared"), PathBuf::from);
+    let shared = shared();
     let golden = shared.join("golden");
     if !golden.is_dir() {
         eprintln!("no conformance data at {}: skipped", shared.display());
@@ -53,6 +54,11 @@ fn check() -> Result<()> {
         vocabulary(&suite, &scratch).with_context(|| format!("tokenizer suite {name}"))?;
     }
     CORPUS_RUNS.iter().try_for_each(|(options, args)| corpus(&shared.join("malformed"), options, args))
+}
+
+/// The folder of the golden data, there or not.
+pub(crate) fn shared() -> PathBuf {
+    std::env::var_os("MINFER_SHARED").map_or_else(|| crate::root().join("../shared"), PathBuf::from)
 }
 
 /// All texts of one model are scored and pooled.

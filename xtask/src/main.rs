@@ -1,9 +1,10 @@
-//! Project tasks: `cargo xtask setup | ci | tidy | fetch-models | conformance`.
+//! Project tasks: `cargo xtask setup | ci | tidy | fetch-models | conformance | matrix`.
 // A task's output is what it is for.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 mod ci;
 mod conformance;
+mod matrix;
 mod models;
 mod setup;
 mod shell;
@@ -18,7 +19,8 @@ const USAGE: &str = "usage: cargo xtask TASK
   ci            everything that must pass: format, lints, tidy, build, conformance, tests
   tidy          check what a reader relies on, and print the longest functions and files
   fetch-models  bring the two real test models into the cache
-  conformance   compare the release binary with the golden data beside the checkout, if there is any";
+  conformance   compare the release binary with the golden data beside the checkout, if there is any
+  matrix        compare memory planned and measured over every kind of request, in half an hour";
 
 fn main() -> ExitCode {
     match run(std::env::args().nth(1).as_deref()) {
@@ -37,6 +39,7 @@ fn run(task: Option<&str>) -> Result<()> {
         Some("tidy") => tidy::run(root()),
         Some("fetch-models") => models::fetch(),
         Some("conformance") => conformance::run(),
+        Some("matrix") => matrix::run(),
         _ => bail!("expected a task\n{USAGE}"),
     }
 }
