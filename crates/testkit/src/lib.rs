@@ -14,7 +14,6 @@ pub mod random;
 pub mod rng;
 pub mod runner;
 pub mod scripted;
-pub mod scripted;
 pub mod tolerance;
 pub mod transformer;
 
