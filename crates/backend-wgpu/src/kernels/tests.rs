@@ -1,0 +1,3 @@
+//! Every kernel translates to each shading language, and computes what it says.
+
+mod translate;
