@@ -86,9 +86,6 @@ pub(crate) enum CliError {
         /// The model file.
         path: String,
     },
-    /// The system gives no threads.
-    #[error("{0}; fewer --threads may help")]
-    Threads(minfer_backend_cpu::PoolError),
     /// A conversation needs a terminal that isn't there, or failed.
     #[error("the terminal failed: {0}")]
     Terminal(String),
@@ -149,7 +146,6 @@ impl CliError {
             | Self::NoDevice { .. }
             | Self::NoTemplate { .. }
             | Self::NoConversation { .. }
-            | Self::Threads(_)
             | Self::Terminal(_)
             | Self::NoTokens { .. } => FAILED,
         }

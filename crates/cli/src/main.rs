@@ -6,6 +6,7 @@ mod env;
 mod error;
 mod escape;
 mod output;
+mod machine;
 mod progress;
 mod render;
 mod session;
