@@ -56,7 +56,7 @@ pub(crate) fn resolve(file: &ModelFile, options: &Options, host: &Host) -> Resul
             note,
         },
         backends: backends.map(|((planned, spec), answer)| planned_memory(planned, spec, answer)).collect(),
-        blocks: blocks(model, states, &offload, &memory),
+        blocks: blocks(model, &resolver, &offload, &memory),
         kv_bytes_per_token: states.iter().filter_map(StateDecl::nbytes).sum::<Bytes>().get()
             / n_ctx.max(1) as u64,
         alternatives: refusal.as_ref().map_or_else(Vec::new, |refused| {
@@ -119,11 +119,17 @@ fn refusal(error: BudgetExceeded, memory: &MemoryPlan) -> Refusal {
     }
 }
 
-fn blocks(model: &Model, states: &[StateDecl], offload: &OffloadPlan, memory: &MemoryPlan) -> Vec<BlockMemory> {
+fn blocks(
+    model: &Model,
+    Resolver { states, read, .. }: &Resolver<'_>,
+    offload: &OffloadPlan,
+    memory: &MemoryPlan,
+) -> Vec<BlockMemory> {
     let of_block = |index: usize| {
         let here = u32::try_from(index).ok();
-        let weights = model.weights().iter().filter(|decl| block_of(&decl.name) == here);
-        let weights = weights.filter_map(|decl| decl.shape.nbytes(decl.dtype)).sum::<Bytes>();
+        let weights = model.weights().iter().zip(read).filter(|(_, read)| **read);
+        let weights = weights.filter(|(decl, _)| block_of(&decl.name) == here);
+        let weights = weights.filter_map(|(decl, _)| decl.shape.nbytes(decl.dtype)).sum::<Bytes>();
         let kv = states.iter().filter(|s| Some(s.layer) == here).filter_map(StateDecl::nbytes).sum::<Bytes>();
         let names = memory.backends();
         let on_device = here.is_some_and(|block| block < offload.gpu_layers);

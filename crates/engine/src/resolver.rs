@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use minfer_graph::{
     Budget, ComputeGraph, DeviceMemory, DeviceOffer, DeviceSpec, MemoryPlan, Offload, OffloadPlan,
-    OffloadRequest, PlanRequest, StateDecl, budget_decision, largest_prefix, per_block_bytes, rungs,
+    OffloadRequest, Op, PlanRequest, StateDecl, budget_decision, largest_prefix, per_block_bytes, rungs,
     supported_blocks, weight_budget,
 };
 use minfer_models::Model;
@@ -27,6 +27,8 @@ pub(crate) struct Resolver<'a> {
     pub(crate) states: Vec<StateDecl>,
     graphs: Vec<ComputeGraph>,
     mapped: Vec<bool>,
+    /// Whether a graph reads a weight, by weight: a file may have some that its family has no use for.
+    pub(crate) read: Vec<bool>,
     backends: Vec<(Arc<dyn DeviceSpec>, Budget)>,
     /// The answers that the budgets come from, by backend.
     pub(crate) answers: Vec<DeviceMemory>,
@@ -61,8 +63,28 @@ impl<'a> Resolver<'a> {
         let (answer, budget) = cpu_budget(options, host)?;
         backends.push((Arc::clone(&host.cpu), budget));
         answers.push(answer);
+        let mut read = vec![false; model.weights().len()];
+        for node in graphs.iter().flat_map(ComputeGraph::nodes) {
+            if let Op::Weight(id) = node.op {
+                read[id.index()] = true;
+            }
+        }
         let mapped = mapped_weights(file);
-        Ok(Self { file, options, host, n_ctx, n_batch, states, graphs, mapped, backends, answers, notes, request })
+        Ok(Self {
+            file,
+            options,
+            host,
+            n_ctx,
+            n_batch,
+            states,
+            graphs,
+            mapped,
+            read,
+            backends,
+            answers,
+            notes,
+            request,
+        })
     }
 
     /// The bytes of a number of blocks on the device; whether they fit is [`MemoryPlan::admit`]'s question.
@@ -143,9 +165,10 @@ impl<'a> Resolver<'a> {
 
     /// What each block's weights add to the device.
     fn per_block(&self, device: &HostDevice) -> Result<Vec<Bytes>, Error> {
-        let weights = self.file.model().weights().iter().zip(&self.mapped);
+        let weights = self.file.model().weights().iter().zip(&self.mapped).zip(&self.read);
         let weights = weights
-            .map(|(decl, &mapped)| (decl.name.as_str(), device.spec.weight_bytes(decl, mapped).total()));
+            .filter(|(_, read)| **read)
+            .map(|((decl, &mapped), _)| (decl.name.as_str(), device.spec.weight_bytes(decl, mapped).total()));
         per_block_bytes(self.n_layers(), weights)
             .ok_or_else(|| Error::Refused("the weights of the blocks exceed 64 bits in bytes".to_owned()))
     }
