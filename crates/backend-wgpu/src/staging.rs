@@ -10,6 +10,7 @@ use minfer_graph::BackendError;
 use wgpu::{BufferUsages, MapMode};
 
 use crate::device::Gpu;
+use crate::error::one_line;
 use crate::spec::{READBACK_BYTES, UPLOAD_BYTES, WORD};
 
 /// Mapped ranges start at multiples of this.
@@ -59,6 +60,7 @@ impl Staging {
         offset: u64,
         data: &[u8],
     ) -> Result<(), BackendError> {
+        gpu.check()?;
         let (mut offset, mut rest) = (offset, data);
         while !rest.is_empty() {
             if self.used == HALF || self.notes.len() == MAX_NOTES {
@@ -81,7 +83,7 @@ impl Staging {
             .buffer
             .slice(self.used..self.used + len)
             .get_mapped_range_mut()
-            .map_err(|error| gpu.error(&format!("upload: {error}")))?;
+            .map_err(|error| gpu.error(&one_line(&format!("upload: {error}"))))?;
         view.slice(..piece.len()).copy_from_slice(piece);
         view.slice(piece.len()..).copy_from_slice(&[0; WORD as usize][..len as usize - piece.len()]);
         drop(view);
@@ -133,7 +135,7 @@ impl Staging {
             let view = to
                 .slice(..len)
                 .get_mapped_range()
-                .map_err(|error| gpu.error(&format!("read back: {error}")))?;
+                .map_err(|error| gpu.error(&one_line(&format!("read back: {error}"))))?;
             out.copy_from_slice(&view[skipped..skipped + out.len()]);
             drop(view);
             self.readback.unmap();

@@ -1,5 +1,5 @@
 //! What the tests of this crate share: one open device for a test binary, and small graphs placed by hand.
-#![allow(dead_code, reason = "each test binary uses a part")]
+#![allow(dead_code, unreachable_pub, reason = "each test binary uses a part")]
 #![allow(
     clippy::unwrap_used,
     clippy::print_stderr,
