@@ -59,13 +59,13 @@ impl DeviceSpec for WgpuSpec {
         exec::supports(node, operands)
     }
 
-    fn scratch_bytes(&self, _: &ComputeGraph, _: NodeId) -> Bytes {
+    fn scratch_bytes(&self, _: &ComputeGraph, _: &[NodeId]) -> Bytes {
         Bytes::ZERO
     }
 
     /// A copy of the file's bytes, in as many buffers as it takes.
     fn weight_bytes(&self, decl: &WeightDecl, _: bool) -> WeightCharge {
-        let anonymous = self.chunks(decl).map_or(Bytes::MAX, |chunks| chunks.total());
+        let anonymous = self.chunks(decl).map_or(Bytes::MAX, Chunks::total);
         WeightCharge { mapped: Bytes::ZERO, anonymous }
     }
 

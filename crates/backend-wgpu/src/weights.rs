@@ -22,11 +22,11 @@ pub(crate) struct Chunks {
 }
 
 impl Chunks {
-    /// Cuts a weight into chunks of at most `most` bytes; `None` if a row is longer, or isn't whole blocks.
+    /// Cuts a weight into chunks of at most `most` bytes; `None` if a row is longer, or isn't whole blocks, or
+    /// there are no elements.
     pub(crate) fn new(decl: &WeightDecl, most: u64) -> Option<Self> {
         let row_bytes = decl.dtype.row_bytes(decl.shape.cols)?.get();
-        let step = if row_bytes == 0 { decl.shape.rows as u64 } else { most / row_bytes };
-        let step = usize::try_from(step).ok()?.min(decl.shape.rows);
+        let step = most.checked_div(row_bytes)?.min(decl.shape.rows as u64) as usize;
         (step > 0).then_some(Self { rows: decl.shape.rows, row_bytes, step })
     }
 

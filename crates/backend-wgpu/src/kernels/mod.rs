@@ -125,14 +125,6 @@ impl Kernel {
         }
     }
 
-    /// Every kernel that [`Kernel::product`] gives for at most `max_rows` rows.
-    pub(crate) fn products(format: DType, subgroup: bool, max_rows: usize) -> impl Iterator<Item = Self> {
-        let firsts = [1, 2, 3, MAT_VEC_MAX_ROWS + 1].into_iter();
-        firsts
-            .filter(move |&rows| rows <= max_rows.max(1))
-            .map(move |rows| Self::product(format, subgroup, rows))
-    }
-
     /// The norm of rows of `cols` columns.
     pub(crate) fn rms_norm(subgroup: bool, cols: usize) -> Self {
         Self::RmsNorm { wide: cols >= WIDE_ROW, subgroup }

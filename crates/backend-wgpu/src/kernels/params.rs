@@ -204,19 +204,9 @@ impl Params {
         }
     }
 
-    /// Live rows of the operand that counts them.
-    pub(crate) fn rows(&self) -> u32 {
-        let mut copy = *self;
-        *copy.rows_mut()
-    }
-
-    /// Changes the number of live rows.
+    /// Changes the number of live rows of the operand that counts them.
     pub(crate) fn set_rows(&mut self, rows: u32) {
-        *self.rows_mut() = rows;
-    }
-
-    fn rows_mut(&mut self) -> &mut u32 {
-        match self {
+        let live = match self {
             Self::MatMul(p) => &mut p.rows,
             Self::GetRows(p) => &mut p.rows,
             Self::RmsNorm(p) => &mut p.rows,
@@ -224,6 +214,7 @@ impl Params {
             Self::Rope(p) => &mut p.rows,
             Self::WriteRows(p) => &mut p.rows,
             Self::Attention(p) => &mut p.rows,
-        }
+        };
+        *live = rows;
     }
 }

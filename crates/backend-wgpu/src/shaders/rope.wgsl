@@ -45,11 +45,12 @@ fn wide_product(a: u32, b: u32) -> vec2<u32> {
 
 fn product(a: Turns, b: Turns) -> Turns {
     let words = wide_product(a.mantissa, b.mantissa);
-    let exponent = a.exponent + b.exponent;
-    if (words.y >= 0x80000000u) {
-        return Turns(words.y, exponent);
-    }
-    return Turns((words.y << 1u) | (words.x >> 31u), exponent - 1);
+    let is_normal = words.y >= 0x80000000u;
+    let mantissa = select((words.y << 1u) | (words.x >> 31u), words.y, is_normal);
+    let rest = select(words.x << 1u, words.x, is_normal);
+    // To the nearest, unless that is the next power of two.
+    let up = rest >= 0x80000000u && mantissa != 0xffffffffu;
+    return Turns(mantissa + select(0u, 1u, up), a.exponent + b.exponent - select(1, 0, is_normal));
 }
 
 fn exponent_of(index: u32) -> i32 {
