@@ -193,7 +193,10 @@ fn starts_as_model(path: &Path) -> bool {
 fn cpu(args: &EngineArgs) -> Result<CpuSpec, CliError> {
     match args.device {
         Device::Auto | Device::Cpu => Ok(CpuSpec::detect(args.n_threads())),
-        Device::Wgpu(_) | Device::Cuda(_) => Err(CliError::NoDevice { wanted: args.device.to_string() }),
+        Device::Wgpu(_) | Device::Cuda(_) => Err(CliError::NoDevice {
+            source_name: args.device_source().to_owned(),
+            wanted: args.device.to_string(),
+        }),
     }
 }
 
