@@ -76,7 +76,26 @@ fn b4_resident_memory_is_what_was_planned() {
     }
 }
 
-/// The mapped file isn't anonymous memory a second time (scenarios 5 and 7): its 92 MiB would break the bound.
+/// Beside the mapped file there is no copy of it: 92 MiB more would break the bound.
+#[test]
+fn s5_the_weights_of_a_mapped_file_are_not_held_a_second_time() {
+    let plan = planned(&[SMOLLM2, "--ctx", "512"]);
+    let (mapped, anonymous) = (bytes(&plan, "mapped_bytes"), bytes(&plan, "anonymous_bytes"));
+    assert!(mapped > 2 * slack(anonymous), "{mapped} bytes would go unnoticed");
+    let peak = peak_anonymous(&["run", SMOLLM2, "Hello", "-n", "1", "--ctx", "512"]);
+    assert!(peak <= anonymous + slack(anonymous), "{peak} resident, {anonymous} planned");
+}
+
+#[test]
+fn s7_a_mapped_file_is_counted_once_and_apart_from_the_rest() {
+    let plan = planned(&[SMOLLM2]);
+    let inspected = run(&["inspect", SMOLLM2, "--json"]).json();
+    let tensors = inspected["tensors"].as_array().unwrap().iter().map(|t| bytes(t, "bytes"));
+    assert_eq!(bytes(&plan, "mapped_bytes"), tensors.sum::<u64>());
+    let rest = ["kv_bytes", "pool_bytes", "scratch_bytes", "host_bytes"].map(|key| bytes(&plan, key));
+    assert_eq!(bytes(&plan, "anonymous_bytes"), rest.iter().sum::<u64>());
+}
+
 #[test]
 fn b4_resident_memory_of_a_real_model_is_what_was_planned() {
     let tokens = vec!["5"; 64].join(",");
