@@ -11,7 +11,7 @@ use crate::bench::{BenchOptions, BenchRun, bench};
 use crate::context::Context;
 use crate::generate::{Event, GenerateOptions, Generation, generate};
 use crate::planner::{self, Resolution};
-use crate::score::{Score, score};
+use crate::score::{Score, ScoredPosition, score};
 use crate::source::weight_bytes;
 use crate::{CancelFlag, Error, ModelFile, Plan, Planned};
 
@@ -28,6 +28,8 @@ pub struct LoadProgress {
 pub struct Engine {
     file: ModelFile,
     plan: Plan,
+    /// What the caller said that it holds.
+    caller: Bytes,
     context: Context,
 }
 
@@ -49,13 +51,13 @@ impl Engine {
         backends: Vec<Box<dyn Backend>>,
         on_progress: &mut dyn FnMut(LoadProgress),
     ) -> Result<Self, Error> {
-        let (file, Resolution { plan, memory, params }) = planned.admitted()?;
+        let (file, Resolution { plan, memory, params, caller }) = planned.admitted()?;
         let maps = file.index().parts().iter().map(|part| Ok(Arc::new(Mapping::open(part)?)));
         let maps = maps.collect::<Result<Vec<_>, Error>>()?;
         let mut runner = Runner::new(backends, memory)?;
         register_weights(&mut runner, &file, &maps, on_progress)?;
         let context = Context::new(&file, maps, runner, params, plan.request.batch);
-        Ok(Self { file, plan, context })
+        Ok(Self { file, plan, caller, context })
     }
 
     /// The plan that was committed.
@@ -65,7 +67,7 @@ impl Engine {
 
     /// What is held now, measured, in the shape of the plan.
     pub fn memory_report(&self) -> Plan {
-        planner::report(&self.plan, &self.file, &self.context)
+        planner::report(&self.plan, &self.file, &self.context, self.caller)
     }
 
     /// The model's file.
@@ -137,18 +139,22 @@ impl Engine {
         generate(&mut self.context, self.file.tokenizer()?, prompt, options, cancel, on_event)
     }
 
-    /// How well the model predicts `ids`, with the `top` largest logits after each of them.
+    /// How well the model predicts `ids`: `on_position` is told each prediction as it is made, with the `top` largest logits.
+    /// Nothing is kept, so a text of any length takes the same memory.
+    ///
+    /// # Errors
+    /// A token that the model doesn't have, before anything is told; a damaged file, a lost device.
     pub fn score(
         &mut self,
         ids: &[TokenId],
         top: usize,
         cancel: &CancelFlag,
-        on_progress: &mut dyn FnMut(usize, usize),
+        on_position: &mut dyn FnMut(&ScoredPosition),
     ) -> Result<Score, Error> {
         // A file without a tokenizer has no BOS either.
         let bos = self.file.tokenizer().ok().and_then(|t| t.special_ids().bos);
         let bos = bos.filter(|id| ids.first() == Some(id));
-        score(&mut self.context, ids, bos, top, cancel, on_progress)
+        score(&mut self.context, ids, bos, top, cancel, on_position)
     }
 
     /// Measures one repetition of prefill and decode.

@@ -43,6 +43,8 @@ pub(crate) struct Resolution {
     pub(crate) plan: Plan,
     pub(crate) memory: MemoryPlan,
     pub(crate) params: CParams,
+    /// The part of the host's bytes that the caller answers for.
+    pub(crate) caller: Bytes,
 }
 
 /// Plans without loading. Pure: `host` has all the answers. A plan that doesn't fit is a [`Plan`] too, with its refusal.
@@ -72,7 +74,7 @@ pub(crate) fn resolve_memory(file: &ModelFile, options: &Options, host: &Host) -
         offload: OffloadPlan::cpu_only(n_layers(model)),
         weights: model.weights(),
         mapped: &mapped_weights(file),
-        host: host_bound(file, n_ctx, n_batch),
+        host: host_bound(file, n_ctx, n_batch).saturating_add(options.caller),
         states: &states,
         graphs: &graphs(model, n_batch, &states)?,
     })
@@ -129,7 +131,7 @@ pub(crate) fn resolve(file: &ModelFile, options: &Options, host: &Host) -> Resul
         .collect(),
     };
     let params = CParams { gpu_layers: offload.gpu_layers, kv_dtype: options.kv_type, n_ctx };
-    Ok(Resolution { plan, memory, params })
+    Ok(Resolution { plan, memory, params, caller: options.caller })
 }
 
 /// Without a budget nothing is refused, but a plan that the system has no room for is worth a warning (rule B5).
@@ -301,8 +303,8 @@ fn planned_memory(plan: &BackendPlan, spec: &Arc<dyn DeviceSpec>, memory: &Devic
 }
 
 /// What is held now, in the shape of the plan.
-pub(crate) fn report(plan: &Plan, file: &ModelFile, context: &Context) -> Plan {
-    let host = measured_host(file, context);
+pub(crate) fn report(plan: &Plan, file: &ModelFile, context: &Context, caller: Bytes) -> Plan {
+    let host = measured_host(file, context).saturating_add(caller);
     let alloc = context.runner().allocator();
     let cpu = alloc.cpu();
     let reports = alloc.ids().map(|id| {

@@ -7,7 +7,7 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, ValueEnum};
 use minfer_engine::{Options, Reserve, Setting};
-use minfer_tensor::DType;
+use minfer_tensor::{Bytes, DType};
 
 use super::ENGINE;
 use crate::env;
@@ -99,6 +99,7 @@ impl EngineArgs {
             cpu_mem: setting(&self.cpu_mem, &self.sources.cpu_mem),
             reserve: self.gpu_reserve.reserve(),
             allow_paging: self.allow_paging,
+            caller: Bytes::ZERO,
         }
     }
 

@@ -96,6 +96,26 @@ fn s7_a_mapped_file_is_counted_once_and_apart_from_the_rest() {
     assert_eq!(bytes(&plan, "anonymous_bytes"), rest.iter().sum::<u64>());
 }
 
+/// Of a text of a mebibyte the predictions are 9 MiB and their JSON 27: neither is kept, only what is charged.
+#[test]
+fn b4_resident_memory_does_not_grow_with_the_text_that_is_scored() {
+    const N_TOKENS: usize = 8700;
+    // A special token is found whole, however long it is: many bytes, few tokens to compute.
+    let (model, token) = model_with_a_long_token(121);
+    let path = scratch("scored.txt");
+    let peak = |n_tokens: usize| {
+        fs::write(&path, token.repeat(n_tokens)).unwrap();
+        let text = ["--file", path.to_str().unwrap(), "--json", "--top", "128", "-q"];
+        peak_anonymous(&[&["perplexity", &model, "--ctx", "256"], &text[..]].concat())
+    };
+    let (anonymous, short, long) =
+        (bytes(&planned(&[&model, "--ctx", "256"]), "anonymous_bytes"), peak(300), peak(N_TOKENS));
+    let charged = (3 * token.len() * N_TOKENS + 4 * (N_TOKENS + 1)) as u64;
+    assert!(long <= short + charged + 4 * MIB, "{short} bytes resident, {long} for a longer text");
+    let planned = anonymous + charged;
+    assert!(long <= planned + slack(planned), "{long} bytes resident, {planned} planned");
+}
+
 #[test]
 fn b4_resident_memory_of_a_real_model_is_what_was_planned() {
     let tokens = vec!["5"; 64].join(",");

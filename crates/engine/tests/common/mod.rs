@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use minfer_backend_cpu::{CpuBackend, CpuSpec};
-use minfer_engine::{CancelFlag, Engine, Host, ModelFile, Options, Planned, Score, host_memory};
+use minfer_engine::{
+    CancelFlag, Engine, Host, ModelFile, Options, Planned, Score, ScoredPosition, host_memory,
+};
 use minfer_tensor::DType;
 
 /// The tiny models that have golden logits.
@@ -40,6 +42,8 @@ pub(crate) fn load(path: &Path, options: &Options, threads: usize) -> Engine {
     Engine::load(planned, vec![Box::new(backend)], &mut |_| {}).unwrap()
 }
 
-pub(crate) fn score(engine: &mut Engine, ids: &[u32], top: usize) -> Score {
-    engine.score(ids, top, &CancelFlag::new(), &mut |_, _| {}).unwrap()
+pub(crate) fn score(engine: &mut Engine, ids: &[u32], top: usize) -> (Score, Vec<ScoredPosition>) {
+    let mut positions = Vec::new();
+    let scored = engine.score(ids, top, &CancelFlag::new(), &mut |p| positions.push(p.clone())).unwrap();
+    (scored, positions)
 }
