@@ -67,8 +67,10 @@ pub(crate) enum CliError {
     )]
     NoCache,
     /// A device that isn't there.
-    #[error("--device {wanted}: there is no such device; minfer devices lists those that there are")]
+    #[error("{source_name}: there is no device {wanted}; minfer devices lists those that there are")]
     NoDevice {
+        /// The flag or the variable that asks for it.
+        source_name: String,
         /// The device by its spelling.
         wanted: String,
     },

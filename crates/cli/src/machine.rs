@@ -29,9 +29,9 @@ impl LocalMachine {
         let without = |no_device| Self { cpu, device: None, no_device };
         match &args.device {
             Device::Cpu => Ok(without(None)),
-            Device::Cuda(_) => Err(CliError::NoDevice { wanted: args.device.to_string() }),
+            Device::Cuda(_) => Err(absent(args)),
             Device::Wgpu(name) => {
-                let device = choose(name.as_deref(), true).map_err(device_error)?;
+                let device = choose(name.as_deref(), true).map_err(|_| absent(args))?;
                 Ok(Self { device, ..without(None) })
             }
             // Nobody asked for a device: one that can't be had is worth a word, not an error.
@@ -78,6 +78,6 @@ impl Machine for LocalMachine {
     }
 }
 
-fn device_error(error: BackendError) -> CliError {
-    minfer_engine::Error::from(minfer_graph::Error::from(error)).into()
+fn absent(args: &EngineArgs) -> CliError {
+    CliError::NoDevice { source_name: args.device_source().to_owned(), wanted: args.device.to_string() }
 }

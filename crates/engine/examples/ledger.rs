@@ -14,8 +14,8 @@ use minfer_engine::{
     BenchOptions, CancelFlag, Engine, Host, Machine, ModelFile, Options, Planned, host_memory,
 };
 use minfer_graph::{
-    Backend, BackendError, BackendScheduler, Budget, CParams, DeviceMemory, GraphAllocator, GraphCache, GraphParams, OffloadPlan, Rung, StateId,
-    rungs,
+    Backend, BackendError, BackendScheduler, Budget, CParams, DeviceMemory, GraphAllocator, GraphCache,
+    GraphParams, OffloadPlan, Rung, StateId, rungs,
 };
 use minfer_tensor::DType;
 

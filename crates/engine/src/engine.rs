@@ -11,11 +11,11 @@ use crate::bench::{BenchOptions, BenchRun, bench};
 use crate::context::Context;
 use crate::generate::{Event, GenerateOptions, Generation, generate};
 use crate::machine::Machine;
+use crate::plan::Offload;
 use crate::planner::Resolution;
 use crate::report::report;
-use crate::score::{Score, score};
+use crate::score::{Score, ScoredPosition, score};
 use crate::source::weight_bytes;
-use crate::plan::Offload;
 use crate::{CancelFlag, Error, ModelFile, Plan, Planned};
 
 /// How far a load has come.
@@ -31,6 +31,8 @@ pub struct LoadProgress {
 pub struct Engine {
     file: ModelFile,
     plan: Plan,
+    /// What the caller said that it holds.
+    caller: Bytes,
     context: Context,
 }
 
@@ -67,8 +69,8 @@ impl Engine {
     }
 
     fn of(planned: Planned, context: Context) -> Self {
-        let (file, plan) = planned.into_parts();
-        Self { file, plan, context }
+        let (file, Resolution { plan, caller, .. }) = planned.into_parts();
+        Self { file, plan, caller, context }
     }
 
     /// The plan that was committed.
@@ -78,7 +80,7 @@ impl Engine {
 
     /// What is held now, measured, in the shape of the plan.
     pub fn memory_report(&self) -> Plan {
-        report(&self.plan, &self.file, &self.context)
+        report(&self.plan, &self.file, &self.context, self.caller)
     }
 
     /// Where the blocks are, with the bytes of weights that the device itself counts, and whose request that is. `None`
@@ -92,7 +94,11 @@ impl Engine {
         let request = [source, &request.gpu_layers].join(" ");
         (offload.gpu_layers > 0).then(|| {
             let Offload { gpu_layers, n_layers, .. } = offload;
-            format!("{gpu_layers} of {n_layers} blocks on {}: {held} of weights ({})", planned.device, request.trim())
+            format!(
+                "{gpu_layers} of {n_layers} blocks on {}: {held} of weights ({})",
+                planned.device,
+                request.trim()
+            )
         })
     }
 
@@ -165,18 +171,22 @@ impl Engine {
         generate(&mut self.context, self.file.tokenizer()?, prompt, options, cancel, on_event)
     }
 
-    /// How well the model predicts `ids`, with the `top` largest logits after each of them.
+    /// How well the model predicts `ids`: `on_position` is told each prediction as it is made, with the `top` largest logits.
+    /// Nothing is kept, so a text of any length takes the same memory.
+    ///
+    /// # Errors
+    /// A token that the model doesn't have, before anything is told; a damaged file, a lost device.
     pub fn score(
         &mut self,
         ids: &[TokenId],
         top: usize,
         cancel: &CancelFlag,
-        on_progress: &mut dyn FnMut(usize, usize),
+        on_position: &mut dyn FnMut(&ScoredPosition),
     ) -> Result<Score, Error> {
         // A file without a tokenizer has no BOS either.
         let bos = self.file.tokenizer().ok().and_then(|t| t.special_ids().bos);
         let bos = bos.filter(|id| ids.first() == Some(id));
-        score(&mut self.context, ids, bos, top, cancel, on_progress)
+        score(&mut self.context, ids, bos, top, cancel, on_position)
     }
 
     /// Measures one repetition of prefill and decode.
@@ -211,7 +221,7 @@ fn commit(
     machine: &dyn Machine,
     on_progress: &mut dyn FnMut(LoadProgress),
 ) -> Result<Context, Failure> {
-    let (file, Resolution { plan, memory, params }) = (planned.file(), planned.resolution());
+    let (file, Resolution { plan, memory, params, .. }) = (planned.file(), planned.resolution());
     let load = |error: Error| Failure::Load(error);
     let on_device = |error: minfer_graph::Error| match planned.uses_device() {
         true => Failure::Device(error),

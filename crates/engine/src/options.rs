@@ -107,6 +107,8 @@ pub struct Options {
     pub reserve: Reserve,
     /// Exempts the pages of the mapped file from the host's budget.
     pub allow_paging: bool,
+    /// What the caller itself holds besides, charged to the host: a text that is scored and its ids.
+    pub caller: Bytes,
 }
 
 impl Default for Options {
@@ -120,6 +122,7 @@ impl Default for Options {
             cpu_mem: None,
             reserve: Reserve::Quarter,
             allow_paging: false,
+            caller: Bytes::ZERO,
         }
     }
 }

@@ -41,8 +41,8 @@ impl Planned {
     }
 
     /// The file and its plan, once it is carried out.
-    pub(crate) fn into_parts(self) -> (ModelFile, Plan) {
-        (self.file, self.resolution.plan)
+    pub(crate) fn into_parts(self) -> (ModelFile, Resolution) {
+        (self.file, self.resolution)
     }
 
     /// Whether anything runs on the device.
@@ -82,7 +82,8 @@ impl Planned {
         if free >= before || budget.limit().is_none_or(|limit| need <= limit) {
             return Ok(self);
         }
-        let shrunk = format!("the device's free memory went from {before} to {free} after it was planned for");
+        let shrunk =
+            format!("the device's free memory went from {before} to {free} after it was planned for");
         if !self.options.is_auto() {
             let rule = "; --gpu-layers auto takes as many blocks as fit";
             return Err(Error::Refused(format!("{shrunk}: the plan takes {need} there{rule}")));

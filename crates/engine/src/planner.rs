@@ -1,8 +1,6 @@
 //! From a model file and options to the plan: what is asked for, what it takes, whether it fits.
 
-use minfer_graph::{
-    BudgetExceeded, CParams, DeviceMemory, MemoryPlan, OffloadPlan, StateDecl, block_of,
-};
+use minfer_graph::{BudgetExceeded, CParams, DeviceMemory, MemoryPlan, OffloadPlan, StateDecl, block_of};
 use minfer_models::Model;
 use minfer_tensor::Bytes;
 
@@ -18,6 +16,8 @@ pub(crate) struct Resolution {
     pub(crate) plan: Plan,
     pub(crate) memory: MemoryPlan,
     pub(crate) params: CParams,
+    /// The part of the host's bytes that the caller answers for.
+    pub(crate) caller: Bytes,
 }
 
 /// Plans without loading. Pure: `host` has all the answers. A plan that doesn't fit is a [`Plan`] too, with its refusal.
@@ -38,8 +38,12 @@ pub(crate) fn resolve(file: &ModelFile, options: &Options, host: &Host) -> Resul
     let refusal = memory.admit().err().map(|error| refusal(error, &memory));
     let specs = host.device.iter().map(|device| &device.spec).chain([&host.cpu]);
     let backends = memory.backends().iter().zip(specs).zip(&resolver.answers);
-    let remarks =
-        [note.clone(), missing_note(file.index()), context_note(n_ctx, model), host_note(&memory, options, host)];
+    let remarks = [
+        note.clone(),
+        missing_note(file.index()),
+        context_note(n_ctx, model),
+        host_note(&memory, options, host),
+    ];
     let plan = Plan {
         schema_version: Plan::SCHEMA_VERSION,
         model: ModelInfo {
@@ -59,15 +63,15 @@ pub(crate) fn resolve(file: &ModelFile, options: &Options, host: &Host) -> Resul
         blocks: blocks(model, &resolver, &offload, &memory),
         kv_bytes_per_token: states.iter().filter_map(StateDecl::nbytes).sum::<Bytes>().get()
             / n_ctx.max(1) as u64,
-        alternatives: refusal.as_ref().map_or_else(Vec::new, |refused| {
-            alternatives(file, options, host, &refused.backend)
-        }),
+        alternatives: refusal
+            .as_ref()
+            .map_or_else(Vec::new, |refused| alternatives(file, options, host, &refused.backend)),
         fits: refusal.is_none(),
         refusal,
         notes: remarks.into_iter().flatten().chain(resolver.notes).collect(),
     };
     let params = CParams { gpu_layers: offload.gpu_layers, kv_dtype: options.kv_type, n_ctx };
-    Ok(Resolution { plan, memory, params })
+    Ok(Resolution { plan, memory, params, caller: options.caller })
 }
 
 /// Without a budget nothing is refused, but a plan that the system has no room for is worth a warning (rule B5).

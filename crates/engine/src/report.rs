@@ -6,9 +6,9 @@ use minfer_graph::{BackendPlan, Category, DeviceMemory, DeviceSpec, MemoryReport
 use minfer_tensor::Bytes;
 use minfer_text::{ChatTemplate, Tokenizer};
 
+use crate::ModelFile;
 use crate::context::Context;
 use crate::plan::{BackendMemory, MemoryAnswer, Plan};
-use crate::ModelFile;
 
 impl From<&DeviceMemory> for MemoryAnswer {
     fn from(memory: &DeviceMemory) -> Self {
@@ -26,7 +26,11 @@ impl From<&DeviceMemory> for MemoryAnswer {
 }
 
 /// What one backend will hold, as people read it.
-pub(crate) fn planned_memory(plan: &BackendPlan, spec: &Arc<dyn DeviceSpec>, memory: &DeviceMemory) -> BackendMemory {
+pub(crate) fn planned_memory(
+    plan: &BackendPlan,
+    spec: &Arc<dyn DeviceSpec>,
+    memory: &DeviceMemory,
+) -> BackendMemory {
     let charges = plan.charges();
     let category = |category| charges.get(category).get();
     let total = charges.total();
@@ -56,8 +60,8 @@ pub(crate) fn planned_memory(plan: &BackendPlan, spec: &Arc<dyn DeviceSpec>, mem
 }
 
 /// What is held now, in the shape of the plan.
-pub(crate) fn report(plan: &Plan, file: &ModelFile, context: &Context) -> Plan {
-    let host = measured_host(file, context);
+pub(crate) fn report(plan: &Plan, file: &ModelFile, context: &Context, caller: Bytes) -> Plan {
+    let host = measured_host(file, context).saturating_add(caller);
     let alloc = context.runner().allocator();
     let cpu = alloc.cpu();
     let reports = alloc.ids().map(|id| {

@@ -94,7 +94,7 @@ impl<'a> Resolver<'a> {
             offload,
             weights: self.file.model().weights(),
             mapped: &self.mapped,
-            host: host_bound(self.file, self.n_ctx, self.n_batch),
+            host: host_bound(self.file, self.n_ctx, self.n_batch).saturating_add(self.options.caller),
             states: &self.states,
             graphs: &self.graphs,
         })
@@ -121,8 +121,9 @@ impl<'a> Resolver<'a> {
         };
         let other = self.fit(device, other)?.plan.gpu_layers;
         let gpu_layers = offload.plan.gpu_layers;
-        let more = (other != gpu_layers)
-            .then(|| format!("{gpu_layers} of {n_layers} blocks fit; --gpu-reserve {name} would give {other}"));
+        let more = (other != gpu_layers).then(|| {
+            format!("{gpu_layers} of {n_layers} blocks fit; --gpu-reserve {name} would give {other}")
+        });
         let notes: Vec<String> = offload.note.into_iter().chain(more).collect();
         Ok(Offload { note: (!notes.is_empty()).then(|| notes.join("; ")), ..offload })
     }

@@ -11,7 +11,7 @@ use minfer_engine::{
     BackendMemory, BenchOptions, CancelFlag, Engine, Error, ErrorKind, ModelFile, Options, Planned, Setting,
     plan,
 };
-use minfer_tensor::DType;
+use minfer_tensor::{Bytes, DType};
 
 const IDS: [u32; 40] = {
     let mut ids = [0; 40];
@@ -31,8 +31,8 @@ fn configurations() -> impl Iterator<Item = (&'static str, DType)> {
 
 /// All logits of all positions, as bits.
 fn bits(engine: &mut Engine) -> Vec<(u32, u32)> {
-    let scored = score(engine, &IDS, 128);
-    scored.positions.iter().flat_map(|p| p.top.iter().map(|&(id, logit)| (id, logit.to_bits()))).collect()
+    let (_, positions) = score(engine, &IDS, 128);
+    positions.iter().flat_map(|p| p.top.iter().map(|&(id, logit)| (id, logit.to_bits()))).collect()
 }
 
 #[test]
@@ -69,6 +69,16 @@ fn b4_the_report_of_a_run_is_the_plan_to_the_byte() {
             assert_eq!(b.mapped_bytes + b.anonymous_bytes, b.total_bytes);
         }
     }
+}
+
+#[test]
+fn b4_what_the_caller_holds_is_planned_and_reported() {
+    let host_bytes = |caller: u64| {
+        let options = Options { caller: Bytes::new(caller), ..options(8) };
+        let engine = load(&arch("llama-dense"), &options, 1);
+        [engine.plan(), &engine.memory_report()].map(|plan| plan.backends[0].host_bytes)
+    };
+    assert_eq!(host_bytes(1000), host_bytes(0).map(|bytes| bytes + 1000));
 }
 
 fn categories(b: &BackendMemory) -> [u64; 6] {
@@ -176,31 +186,33 @@ fn tokens_beyond_the_context_or_the_vocabulary_are_refused() {
     let long = BenchOptions { prompt: 65, generate: 0, depth: 0 };
     let error = engine.bench(long, &CancelFlag::new()).unwrap_err();
     assert!(matches!(error, Error::PromptTooLong { .. }), "{error}");
-    let error = engine.score(&[128], 1, &CancelFlag::new(), &mut |_, _| {}).unwrap_err();
+    let error = engine.score(&[5, 128], 1, &CancelFlag::new(), &mut |_| panic!("scored")).unwrap_err();
     assert!(matches!(error, Error::Token { id: 128, n_vocab: 128 }), "{error}");
 }
 
 #[test]
 fn a_text_longer_than_the_context_is_scored_in_windows() {
     let mut engine = load(&arch("llama-dense"), &Options { ctx: Some(16), ..options(8) }, 1);
-    let scored = score(&mut engine, &IDS, 1);
-    assert_eq!((scored.n_tokens, scored.windows, scored.positions.len()), (40, 3, 40));
-    assert!(
-        scored.positions[..39].iter().all(|p| p.logprob.is_some()) && scored.positions[39].logprob.is_none()
-    );
+    let (scored, positions) = score(&mut engine, &IDS, 1);
+    assert_eq!((scored.n_tokens, scored.windows, positions.len()), (40, 3, 40));
+    assert!(positions[..39].iter().all(|p| p.logprob.is_some()) && positions[39].logprob.is_none());
+    let nll = -positions.iter().filter_map(|p| p.logprob).sum::<f64>();
+    assert_eq!(scored.mean_nll, Some(nll / 39.0));
 }
 
 #[test]
 fn cancelled_work_ends_at_the_last_committed_batch() {
     let mut engine = load(&arch("llama-dense"), &options(8), 1);
     let cancel = CancelFlag::new();
-    let scored = engine.score(&IDS, 1, &cancel, &mut |done, _| {
-        if done >= 16 {
+    let mut done = 0;
+    let scored = engine.score(&IDS, 1, &cancel, &mut |_| {
+        done += 1;
+        if done >= 12 {
             cancel.cancel();
         }
     });
     let scored = scored.unwrap();
-    assert!(scored.cancelled && scored.positions.len() == 16 && engine.committed() == &IDS[..16]);
+    assert!(scored.cancelled && scored.n_tokens == 16 && done == 16 && engine.committed() == &IDS[..16]);
 }
 
 #[test]
@@ -211,6 +223,6 @@ fn a_file_that_is_cut_while_mapped_ends_in_an_error() {
     let mut engine = load(&path, &options(8), 2);
     score(&mut engine, &IDS, 1);
     std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(8192).unwrap();
-    let error = engine.score(&IDS, 1, &CancelFlag::new(), &mut |_, _| {}).unwrap_err();
+    let error = engine.score(&IDS, 1, &CancelFlag::new(), &mut |_| {}).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Model, "{error}");
 }

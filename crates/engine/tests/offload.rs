@@ -23,7 +23,7 @@ fn roomy() -> TestMachine {
     TestMachine::new(1).with_device(reported(1 << 40))
 }
 
-fn layers(n: impl ToString) -> Options {
+fn layers(n: &(impl ToString + ?Sized)) -> Options {
     Options { gpu_layers: Some(Setting::new(n.to_string(), "--gpu-layers")), ..options(8) }
 }
 
@@ -43,19 +43,22 @@ fn categories(plan: &Plan) -> Vec<[u64; 6]> {
 fn o1_any_number_of_blocks_gives_the_same_logits_and_the_planned_bytes() {
     for name in ARCHS {
         let mut on_cpu = TestMachine::new(1).load(&arch(name), &options(8)).unwrap();
-        let expected = score(&mut on_cpu, &IDS, 4);
+        let (_, expected) = score(&mut on_cpu, &IDS, 4);
         let n_layers = on_cpu.plan().offload.n_layers;
         for k in 0..=n_layers {
             let machine = roomy();
-            let before = planned(&machine, name, &layers(k));
-            let mut engine = machine.load(&arch(name), &layers(k)).unwrap();
-            let found = score(&mut engine, &IDS, 4);
-            assert_eq!(found.positions, expected.positions, "{name}, {k} of {n_layers}");
+            let before = planned(&machine, name, &layers(&k));
+            let mut engine = machine.load(&arch(name), &layers(&k)).unwrap();
+            let (_, found) = score(&mut engine, &IDS, 4);
+            assert_eq!(found, expected, "{name}, {k} of {n_layers}");
             let after = engine.memory_report();
             assert_eq!(categories(&before), categories(&after), "{name}, {k} of {n_layers}");
             let blocks: u64 = before.blocks[..k].iter().map(|block| block.weights_bytes).sum();
             let (held, full) = (after.backends[0].weights_bytes, k == n_layers);
-            assert!(if full { held > blocks } else { held == blocks }, "{name}: {held} held, {blocks} in the blocks, {k} of {n_layers}");
+            assert!(
+                if full { held > blocks } else { held == blocks },
+                "{name}: {held} held, {blocks} in the blocks, {k} of {n_layers}"
+            );
             assert_eq!(after.offload.unblocked_on_device, full);
             assert!(before.blocks.iter().enumerate().all(|(i, b)| (b.backend == DEVICE) == (i < k)));
             assert_eq!(engine.offload_report().is_some(), k > 0);
@@ -71,7 +74,7 @@ fn o2_the_request_is_resolved_and_its_source_is_told() {
     assert_eq!(of(&options(8)).gpu_layers, n_layers, "unset takes every block");
     assert_eq!(of(&layers("all")).gpu_layers, n_layers);
     assert_eq!(of(&layers("")).gpu_layers, n_layers);
-    let clamped = of(&layers(99));
+    let clamped = of(&layers(&99));
     assert_eq!(clamped.gpu_layers, n_layers);
     assert!(clamped.note.unwrap().contains("99 blocks were asked for"));
     for bad in ["-1", "4.5", "12abc", "banana"] {
@@ -80,7 +83,7 @@ fn o2_the_request_is_resolved_and_its_source_is_told() {
         assert_eq!(error.kind(), ErrorKind::Refused);
         assert!(error.to_string().contains(bad) && error.to_string().contains("--gpu-layers"), "{error}");
     }
-    let engine = machine.load(&arch("llama-dense"), &layers(1)).unwrap();
+    let engine = machine.load(&arch("llama-dense"), &layers(&1)).unwrap();
     let report = engine.offload_report().unwrap();
     assert!(report.contains("scripted device") && report.contains("--gpu-layers 1"), "{report}");
 }
@@ -124,7 +127,7 @@ fn o2_all_blocks_over_the_budget_are_refused_and_fewer_proposed() {
 fn o6_a_device_that_cannot_have_the_weights_is_left_for_the_cpu() {
     let all = roomy();
     let mut expected = TestMachine::new(1).load(&arch("llama-dense"), &options(8)).unwrap();
-    let expected = score(&mut expected, &IDS, 4);
+    let (_, expected) = score(&mut expected, &IDS, 4);
     for left in [0, 1, 5] {
         all.device_grants.weights.store(left, Ordering::Relaxed);
         let mut engine = all.load(&arch("llama-dense"), &layers("all")).unwrap();
@@ -132,7 +135,7 @@ fn o6_a_device_that_cannot_have_the_weights_is_left_for_the_cpu() {
         assert_eq!((plan.offload.gpu_layers, plan.backends.len()), (0, 1));
         assert!(plan.notes.iter().any(|note| note.contains(DEVICE) && note.contains("running on the CPU")));
         assert_eq!(engine.offload_report(), None);
-        assert_eq!(score(&mut engine, &IDS, 4).positions, expected.positions);
+        assert_eq!(score(&mut engine, &IDS, 4).1, expected);
     }
     // What the CPU has no room for either is refused.
     let tight = Options { cpu_mem: Some(Setting::new("0", "--cpu-mem")), ..layers("all") };
@@ -142,7 +145,8 @@ fn o6_a_device_that_cannot_have_the_weights_is_left_for_the_cpu() {
 /// Blocks that an automatic fit takes under a budget of the device, after running to the end of the context.
 fn auto(name: &str, free: u64, reserve: Reserve) -> usize {
     let machine = TestMachine::new(1).with_device(reported(free));
-    let mut engine = machine.load(&arch(name), &Options { reserve, ctx: Some(16), ..layers("auto") }).unwrap();
+    let mut engine =
+        machine.load(&arch(name), &Options { reserve, ctx: Some(16), ..layers("auto") }).unwrap();
     let ids: Vec<u32> = (0..16).map(|i| IDS[i % IDS.len()]).collect();
     score(&mut engine, &ids, 1);
     let device = &engine.memory_report().backends[0];
@@ -157,7 +161,7 @@ fn auto(name: &str, free: u64, reserve: Reserve) -> usize {
 fn o7_the_automatic_fit_grows_with_the_budget_and_is_never_refused_later() {
     let name = "llama-dense";
     let machine = roomy();
-    let shape = |k: usize| Options { ctx: Some(16), ..layers(k) };
+    let shape = |k: usize| Options { ctx: Some(16), ..layers(&k) };
     let n_layers = planned(&machine, name, &shape(0)).offload.n_layers;
     let needs: Vec<u64> =
         (0..=n_layers).map(|k| planned(&machine, name, &shape(k)).backends[0].total_bytes).collect();
@@ -212,7 +216,9 @@ fn o8_a_failed_query_refuses_the_automatic_fit_and_nothing_else() {
 fn b6_memory_that_shrinks_before_the_commit_is_planned_for_again_or_refused() {
     let needed = planned(&roomy(), "llama-dense", &layers("all")).backends[0].total_bytes;
     let enough = needed * 2;
-    for (now, shrinks) in [(enough * 2, false), (enough, false), (enough - 1, false), (needed, true), (0, true)] {
+    for (now, shrinks) in
+        [(enough * 2, false), (enough, false), (enough - 1, false), (needed, true), (0, true)]
+    {
         let machine = TestMachine::new(1).with_device(reported(enough));
         *machine.answers.borrow_mut() = vec![reported(now)];
         let refused = machine.load(&arch("llama-dense"), &layers("all"));
@@ -231,10 +237,10 @@ fn b6_memory_that_shrinks_before_the_commit_is_planned_for_again_or_refused() {
 #[test]
 fn b6_a_lost_device_ends_the_request_with_its_name() {
     let machine = roomy();
-    let mut engine = machine.load(&arch("llama-dense"), &layers(1)).unwrap();
+    let mut engine = machine.load(&arch("llama-dense"), &layers(&1)).unwrap();
     score(&mut engine, &IDS, 1);
     machine.device_grants.runs.store(0, Ordering::Relaxed);
-    let lost = engine.score(&IDS, 1, &CancelFlag::new(), &mut |_, _| {}).unwrap_err();
+    let lost = engine.score(&IDS, 1, &CancelFlag::new(), &mut |_| {}).unwrap_err();
     assert_eq!(lost.kind(), ErrorKind::Failed);
     assert!(lost.to_string().contains(DEVICE), "{lost}");
 }
@@ -243,9 +249,12 @@ fn b6_a_lost_device_ends_the_request_with_its_name() {
 fn b5_a_device_with_the_hosts_memory_and_the_host_fit_it_together() {
     let spec = || ScriptedSpec { unified: true, ..ScriptedSpec::new(Arc::new(CpuSpec::detect(1))) };
     let machine = || TestMachine::new(1).with_device_spec(spec(), reported(1 << 40));
-    let free = planned(&machine(), "llama-dense", &layers(1));
+    let free = planned(&machine(), "llama-dense", &layers(&1));
     let both: u64 = free.backends.iter().map(|b| b.total_bytes).sum();
-    let with = |mib: u64, n: &str| Options { cpu_mem: Some(Setting::new(mib.to_string(), "--cpu-mem")), ..layers(n) };
+    let with = |mib: u64, n: &str| Options {
+        cpu_mem: Some(Setting::new(mib.to_string(), "--cpu-mem")),
+        ..layers(n)
+    };
     let fits = both.div_ceil(1 << 20);
     assert!(planned(&machine(), "llama-dense", &with(fits, "1")).fits);
     assert!(!planned(&machine(), "llama-dense", &with(fits - 1, "1")).fits);

@@ -44,8 +44,8 @@ impl DeviceSpec for ScriptedSpec {
         !self.unsupported.contains(&node.op.name()) && self.inner.supports_op(node, operands)
     }
 
-    fn scratch_bytes(&self, graph: &ComputeGraph, node: NodeId) -> Bytes {
-        self.inner.scratch_bytes(graph, node)
+    fn scratch_bytes(&self, graph: &ComputeGraph, nodes: &[NodeId]) -> Bytes {
+        self.inner.scratch_bytes(graph, nodes)
     }
 
     fn weight_bytes(&self, decl: &WeightDecl, mapped: bool) -> WeightCharge {

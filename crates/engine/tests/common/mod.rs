@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use minfer_backend_cpu::{CpuBackend, CpuSpec};
 use minfer_engine::{
-    CancelFlag, Engine, Error, Host, HostDevice, Machine, ModelFile, Options, Planned, Score, host_memory,
+    CancelFlag, Engine, Error, Host, HostDevice, Machine, ModelFile, Options, Planned, Score, ScoredPosition,
+    host_memory,
 };
 use minfer_graph::{Backend, BackendError, DeviceMemory};
 use minfer_tensor::DType;
@@ -112,6 +113,8 @@ pub(crate) fn load(path: &Path, options: &Options, threads: usize) -> Engine {
     TestMachine::new(threads).load(path, options).unwrap()
 }
 
-pub(crate) fn score(engine: &mut Engine, ids: &[u32], top: usize) -> Score {
-    engine.score(ids, top, &CancelFlag::new(), &mut |_, _| {}).unwrap()
+pub(crate) fn score(engine: &mut Engine, ids: &[u32], top: usize) -> (Score, Vec<ScoredPosition>) {
+    let mut positions = Vec::new();
+    let scored = engine.score(ids, top, &CancelFlag::new(), &mut |p| positions.push(p.clone())).unwrap();
+    (scored, positions)
 }
