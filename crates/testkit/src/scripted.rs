@@ -97,8 +97,10 @@ impl Scripted {
     fn take(&self, left: &AtomicUsize, requested: Bytes) -> Result<(), BackendError> {
         let less = |left: usize| if left == usize::MAX { Some(left) } else { left.checked_sub(1) };
         let taken = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
-        let (backend, reason) = (self.spec.name().to_owned(), "scripted".to_owned());
-        taken.map(|_| ()).map_err(|_| BackendError::OutOfMemory { backend, requested, reason })
+        taken.map(|_| ()).map_err(|_| {
+            let (backend, reason) = (self.spec.name().to_owned(), "scripted".to_owned());
+            BackendError::OutOfMemory { backend, requested, reason }
+        })
     }
 }
 
