@@ -13,7 +13,7 @@ use minfer_tensor::Bytes;
 use support::{buffers, doubling, floats, prepare, read, window};
 
 /// What the driver, its compiler and a few buffers fit in, in KiB.
-const ADDRESS_SPACE: u32 = 2 << 20;
+const ADDRESS_SPACE: u32 = 1 << 20;
 
 #[test]
 fn a_driver_without_memory_is_an_error_and_the_device_lives() {
@@ -40,7 +40,7 @@ fn the_child() {
     let segment = prepare(&mut backend, &doubling(), &buffers(&[x, y])).unwrap();
     backend.write_host(x.id, &floats(&[1.5; 32])).unwrap();
     let held = backend.pool_len();
-    let large = backend.spec().max_buffer_bytes().min(Bytes::new(128 << 20));
+    let large = backend.spec().max_buffer_bytes().min(Bytes::new(64 << 20));
     let mut taken = Vec::new();
     let error = loop {
         match backend.alloc_buffer(BufKind::Kv, large) {
