@@ -21,6 +21,9 @@ pub(crate) fn run_all() -> Result<()> {
         true => command("cargo", &["nextest", "run", "--workspace", "--status-level=fail"]),
         false => command("cargo", &["test", "--workspace", "--lib", "--bins", "--tests"]),
     };
+    if setup::has_software_vulkan() {
+        tests.env("MINFER_TEST_WGPU", "required");
+    }
     // A check of a commit answers the same each time; a plain `cargo test` draws new cases at each run.
     run_command(tests.env("PROPTEST_RNG_SEED", "1"))
 }

@@ -14,6 +14,11 @@ const TOOLS: &[Tool] = &[
     Tool { what: "a C compiler", check: ("cc", &["--version"]), packages: &["gcc", "libc6-dev"] },
     Tool { what: "Python", check: ("python3", &["--version"]), packages: &["python3"] },
     Tool { what: "pip", check: ("python3", &["-m", "pip", "--version"]), packages: &["python3-pip"] },
+    Tool {
+        what: "Vulkan in software",
+        check: ("sh", &["-c", "! command -v apt-get || ls /usr/share/vulkan/icd.d/lvp_icd*.json"]),
+        packages: &["mesa-vulkan-drivers"],
+    },
 ];
 
 /// Installs what is missing.
@@ -34,6 +39,11 @@ pub(crate) fn install() -> Result<()> {
     }
     run("apt-get", &["update", "-qq"])?;
     run("apt-get", &[&["install", "-y", "-qq", "--no-install-recommends"], packages.as_slice()].concat())
+}
+
+/// Whether kernels can be tested without a graphics processor.
+pub(crate) fn has_software_vulkan() -> bool {
+    succeeds("sh", &["-c", "ls /usr/share/vulkan/icd.d/lvp_icd*.json"])
 }
 
 /// Whether this is root on a machine with apt.

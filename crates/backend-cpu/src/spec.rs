@@ -62,8 +62,8 @@ impl DeviceSpec for CpuSpec {
         }
     }
 
-    fn scratch_bytes(&self, graph: &ComputeGraph, node: NodeId) -> Bytes {
-        scratch::node_bytes(graph, node, self.threads)
+    fn scratch_bytes(&self, graph: &ComputeGraph, nodes: &[NodeId]) -> Bytes {
+        scratch::segment_bytes(graph, nodes, self.threads)
     }
 
     /// The file's bytes: kernels read the blocks of the file as they are.

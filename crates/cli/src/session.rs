@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use minfer_backend_cpu::{CpuBackend, CpuSpec};
-use minfer_engine::{Engine, Host, ModelFile, Options, Plan};
+use minfer_engine::{Engine, Host, ModelFile, Options, Plan, Planned, host_memory};
 use minfer_fetch::{Fetcher, Reference};
 
 use crate::args::{Device, EngineArgs, ModelArgs};
@@ -94,14 +94,14 @@ pub(crate) fn load(file: ModelFile, args: &ModelArgs, options: &Options) -> Resu
     let report = MemoryReport::create(args)?;
     let start = Instant::now();
     let cpu = cpu(&args.engine)?;
-    let plan = minfer_engine::plan(&file, options, &host(cpu))?;
-    if let Some(refusal) = CliError::refusal(&plan) {
-        report.write(&plan)?;
+    let planned = Planned::new(file, options, &host(cpu))?;
+    if let Some(refusal) = CliError::refusal(planned.plan()) {
+        report.write(planned.plan())?;
         return Err(refusal);
     }
     let backend = CpuBackend::new(cpu).map_err(CliError::Threads)?;
     let mut bar = Bar::new(args.output.quiet);
-    let engine = Engine::load(file, options, &host(cpu), vec![Box::new(backend)], &mut |progress| {
+    let engine = Engine::load(planned, vec![Box::new(backend)], &mut |progress| {
         bar.step("loading", progress.done.get() >> 20, progress.total.get() >> 20);
     })?;
     drop(bar);
@@ -189,7 +189,7 @@ fn starts_as_model(path: &Path) -> bool {
     File::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok() && magic == *b"GGUF"
 }
 
-/// The description of the host's processor, and of what runs on it.
+/// The description of the processor.
 fn cpu(args: &EngineArgs) -> Result<CpuSpec, CliError> {
     match args.device {
         Device::Auto | Device::Cpu => Ok(CpuSpec::detect(args.n_threads())),
@@ -197,6 +197,12 @@ fn cpu(args: &EngineArgs) -> Result<CpuSpec, CliError> {
     }
 }
 
+/// The description of this machine, with what memory it has now.
 fn host(cpu: CpuSpec) -> Host {
-    Host { cpu: Arc::new(cpu), threads: cpu.threads(), cpu_level: cpu.kernels().name().to_owned() }
+    Host {
+        cpu: Arc::new(cpu),
+        threads: cpu.threads(),
+        cpu_level: cpu.kernels().name().to_owned(),
+        memory: host_memory(),
+    }
 }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use minfer_backend_cpu::{CpuBackend, CpuSpec};
-use minfer_engine::{BenchOptions, CancelFlag, Engine, Host, ModelFile, Options};
+use minfer_engine::{BenchOptions, CancelFlag, Engine, Host, ModelFile, Options, Planned, host_memory};
 use minfer_graph::{
     BackendScheduler, Budget, CParams, GraphAllocator, GraphCache, GraphParams, OffloadPlan, Rung, StateId,
     rungs,
@@ -43,11 +43,16 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 /// The mean time of one token in the best of a few runs: others may use the machine too.
 fn step_time(file: ModelFile, spec: CpuSpec) -> Result<Duration, Box<dyn Error>> {
-    let host =
-        Host { cpu: Arc::new(spec), threads: spec.threads(), cpu_level: spec.kernels().name().to_owned() };
+    let host = Host {
+        cpu: Arc::new(spec),
+        threads: spec.threads(),
+        cpu_level: spec.kernels().name().to_owned(),
+        memory: host_memory(),
+    };
     let options = Options { ctx: Some(N_CTX), ..Options::default() };
     let backend = Box::new(CpuBackend::new(spec)?);
-    let mut engine = Engine::load(file, &options, &host, vec![backend], &mut |_| {})?;
+    let planned = Planned::new(file, &options, &host)?;
+    let mut engine = Engine::load(planned, vec![backend], &mut |_| {})?;
     let bench = BenchOptions { prompt: 0, generate: N_TOKENS as usize, depth: 1 };
     let mut best = None;
     for _ in 0..RUNS {

@@ -3,17 +3,17 @@
 use std::sync::Arc;
 
 use minfer_gguf::Mapping;
-use minfer_graph::{Backend, CParams, CacheStats, Runner, WeightId};
+use minfer_graph::{Backend, CacheStats, Runner, WeightId};
 use minfer_tensor::Bytes;
 use minfer_text::{Message, RenderOptions, Specials, TokenId};
 
 use crate::bench::{BenchOptions, BenchRun, bench};
 use crate::context::Context;
 use crate::generate::{Event, GenerateOptions, Generation, generate};
-use crate::planner::{self, Host};
+use crate::planner::{self, Resolution};
 use crate::score::{Score, score};
 use crate::source::weight_bytes;
-use crate::{CancelFlag, Error, ModelFile, Options, Plan};
+use crate::{CancelFlag, Error, ModelFile, Plan, Planned};
 
 /// How far a load has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,28 +38,24 @@ impl std::fmt::Debug for Engine {
 }
 
 impl Engine {
-    /// Plans, and if the plan is admitted commits it: buffers are created whole, weights registered where the plan says.
+    /// Commits a plan that was admitted: buffers are created whole, weights registered where the plan says.
     ///
-    /// `backends` are the devices that `host` describes, in its order.
+    /// `backends` are the devices that the plan's host describes, in its order.
     ///
     /// # Errors
     /// [`Error::Refused`] before a weight is read if the plan doesn't fit; otherwise what the file or the device fails with.
     pub fn load(
-        file: ModelFile,
-        options: &Options,
-        host: &Host,
+        planned: Planned,
         backends: Vec<Box<dyn Backend>>,
         on_progress: &mut dyn FnMut(LoadProgress),
     ) -> Result<Self, Error> {
-        let planned = planner::admit(&file, options, host)?;
+        let (file, Resolution { plan, memory, params }) = planned.admitted()?;
         let maps = file.index().parts().iter().map(|part| Ok(Arc::new(Mapping::open(part)?)));
         let maps = maps.collect::<Result<Vec<_>, Error>>()?;
-        let mut runner = Runner::new(backends, planned.memory)?;
+        let mut runner = Runner::new(backends, memory)?;
         register_weights(&mut runner, &file, &maps, on_progress)?;
-        let n_ctx = planned.plan.request.ctx;
-        let params = CParams { gpu_layers: planned.offload.gpu_layers, kv_dtype: options.kv_type, n_ctx };
-        let context = Context::new(&file, maps, runner, params, planned.plan.request.batch);
-        Ok(Self { file, plan: planned.plan, context })
+        let context = Context::new(&file, maps, runner, params, plan.request.batch);
+        Ok(Self { file, plan, context })
     }
 
     /// The plan that was committed.

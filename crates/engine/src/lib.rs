@@ -1,6 +1,7 @@
 //! Loading, sessions, KV cache and decoding over any backend.
 //!
 //! - [`ModelFile`]: a file that was read but not loaded; enough for a [`Plan`].
+//! - [`Planned`]: a file with its plan, ready for the load.
 //! - [`Engine`]: a loaded model with one sequence: generates, scores, measures.
 //! - [`Conversation`]: messages over an engine, with the cache kept from turn to turn.
 
@@ -15,6 +16,7 @@ mod host_memory;
 mod model_file;
 mod options;
 mod plan;
+mod planned;
 mod planner;
 mod score;
 mod source;
@@ -32,5 +34,6 @@ pub use options::{CpuMem, GpuLayers, Options, Reserve, Setting, parse_mib};
 pub use plan::{
     Alternative, BackendMemory, BlockMemory, MemoryAnswer, ModelInfo, Offload, Plan, Refusal, Request,
 };
+pub use planned::Planned;
 pub use planner::{Host, plan};
 pub use score::{Score, ScoredPosition};

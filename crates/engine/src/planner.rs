@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use minfer_graph::{
-    BackendPlan, Budget, BudgetExceeded, ComputeGraph, DeviceMemory, DeviceSpec, MemoryPlan, MemoryReport,
-    OffloadPlan, PlanRequest, StateDecl, block_of, budget_decision, rungs,
+    BackendPlan, Budget, BudgetExceeded, CParams, ComputeGraph, DeviceMemory, DeviceSpec, MemoryPlan,
+    MemoryReport, OffloadPlan, PlanRequest, StateDecl, block_of, budget_decision, rungs,
 };
 use minfer_models::Model;
 use minfer_tensor::Bytes;
@@ -13,9 +13,9 @@ use minfer_text::{ChatTemplate, Tokenizer};
 use crate::alternatives::alternatives;
 use crate::context::Context;
 use crate::plan::{BackendMemory, BlockMemory, MemoryAnswer, ModelInfo, Offload, Plan, Refusal, Request};
-use crate::{CpuMem, Error, GpuLayers, ModelFile, Options, host_memory, missing_note, parse_mib, room};
+use crate::{CpuMem, Error, GpuLayers, ModelFile, Options, missing_note, parse_mib, room};
 
-/// The machine that a plan is for: descriptions only, no device is touched.
+/// The machine that a plan is for: descriptions and answers only, so that a plan touches no device.
 #[derive(Clone)]
 pub struct Host {
     /// The CPU backend.
@@ -24,38 +24,33 @@ pub struct Host {
     pub threads: usize,
     /// Kernel table of the CPU backend.
     pub cpu_level: String,
+    /// What memory the host has: the answer of [`host_memory`](crate::host_memory()).
+    pub memory: DeviceMemory,
 }
 
 impl std::fmt::Debug for Host {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { threads, cpu_level, .. } = self;
-        f.debug_struct("Host").field("threads", threads).field("cpu_level", cpu_level).finish_non_exhaustive()
+        let Self { threads, cpu_level, memory, .. } = self;
+        let mut fields = f.debug_struct("Host");
+        fields.field("threads", threads).field("cpu_level", cpu_level).field("memory", memory);
+        fields.finish_non_exhaustive()
     }
 }
 
-/// A plan that was admitted, with what the load needs beside its bytes.
-pub(crate) struct Admitted {
+/// A plan for reading, and what a load commits: the same plan for the allocator, and what its graphs depend on.
+#[derive(Debug)]
+pub(crate) struct Resolution {
     pub(crate) plan: Plan,
     pub(crate) memory: MemoryPlan,
-    pub(crate) offload: OffloadPlan,
+    pub(crate) params: CParams,
 }
 
-/// Plans without loading: pure but for the question what memory the host has. A plan that doesn't fit is a [`Plan`] too, with
-/// its refusal.
+/// Plans without loading. Pure: `host` has all the answers. A plan that doesn't fit is a [`Plan`] too, with its refusal.
 ///
 /// # Errors
 /// A setting that can't be read, and a model that no backend has kernels for.
 pub fn plan(file: &ModelFile, options: &Options, host: &Host) -> Result<Plan, Error> {
     Ok(resolve(file, options, host)?.plan)
-}
-
-/// As [`plan`], but a plan that doesn't fit is an error.
-pub(crate) fn admit(file: &ModelFile, options: &Options, host: &Host) -> Result<Admitted, Error> {
-    let resolved = resolve(file, options, host)?;
-    match &resolved.plan.refusal {
-        Some(refusal) => Err(Error::Refused(refusal.message.clone())),
-        None => Ok(resolved),
-    }
 }
 
 /// The bytes of a request, and the host's answer that its budget came from.
@@ -70,7 +65,7 @@ pub(crate) fn resolve_memory(file: &ModelFile, options: &Options, host: &Host) -
     let model = file.model();
     let n_ctx = options.n_ctx(model.config().n_ctx_train);
     let n_batch = options.n_batch(n_ctx);
-    let (answer, budget) = cpu_budget(options)?;
+    let (answer, budget) = cpu_budget(options, host)?;
     let states = model.states(n_ctx, options.kv_type).map_err(|source| model_error(file, source))?;
     let memory = MemoryPlan::resolve(&PlanRequest {
         backends: &[(Arc::clone(&host.cpu), budget)],
@@ -93,7 +88,8 @@ fn too_large(error: minfer_graph::Error) -> Error {
     }
 }
 
-fn resolve(file: &ModelFile, options: &Options, host: &Host) -> Result<Admitted, Error> {
+/// [`plan`], with what a load commits.
+pub(crate) fn resolve(file: &ModelFile, options: &Options, host: &Host) -> Result<Resolution, Error> {
     let model = file.model();
     let n_ctx = options.n_ctx(model.config().n_ctx_train);
     let note = offload_note(options)?;
@@ -122,17 +118,23 @@ fn resolve(file: &ModelFile, options: &Options, host: &Host) -> Result<Admitted,
         alternatives: if refusal.is_some() { alternatives(file, options, host) } else { Vec::new() },
         fits: refusal.is_none(),
         refusal,
-        notes: [note, missing_note(file.index()), context_note(n_ctx, model), host_note(&memory, options)]
-            .into_iter()
-            .flatten()
-            .collect(),
+        notes: [
+            note,
+            missing_note(file.index()),
+            context_note(n_ctx, model),
+            host_note(&memory, options, host),
+        ]
+        .into_iter()
+        .flatten()
+        .collect(),
     };
-    Ok(Admitted { plan, memory, offload })
+    let params = CParams { gpu_layers: offload.gpu_layers, kv_dtype: options.kv_type, n_ctx };
+    Ok(Resolution { plan, memory, params })
 }
 
 /// Without a budget nothing is refused, but a plan that the system has no room for is worth a warning (rule B5).
-fn host_note(memory: &MemoryPlan, options: &Options) -> Option<String> {
-    let DeviceMemory::Reported { free, .. } = host_memory() else { return None };
+fn host_note(memory: &MemoryPlan, options: &Options, host: &Host) -> Option<String> {
+    let DeviceMemory::Reported { free, .. } = host.memory else { return None };
     let room = room(free);
     let cpu = memory.backends().last()?;
     let total = cpu.charges().total();
@@ -172,19 +174,16 @@ fn offload_note(options: &Options) -> Result<Option<String>, Error> {
 }
 
 /// The host's answer and budget: unbounded unless `--cpu-mem` says otherwise (rules A2, B5).
-fn cpu_budget(options: &Options) -> Result<(DeviceMemory, Budget), Error> {
+fn cpu_budget(options: &Options, host: &Host) -> Result<(DeviceMemory, Budget), Error> {
     let (memory, budget) = match options.cpu_mem.as_ref().map(CpuMem::parse).transpose()? {
         None => (DeviceMemory::NoDevice, Budget::Unbounded),
         Some(CpuMem::Limit(bytes)) => {
             let budget = budget_decision(Some(bytes), &DeviceMemory::NoDevice).budget;
             (DeviceMemory::NoDevice, budget)
         }
-        Some(CpuMem::Auto) => match host_memory() {
-            DeviceMemory::Reported { free, total } => {
-                let budget = Budget::Limited(room(free));
-                (DeviceMemory::Reported { free, total }, budget)
-            }
-            failed => (failed, Budget::Unknown),
+        Some(CpuMem::Auto) => match host.memory {
+            DeviceMemory::Reported { free, .. } => (host.memory.clone(), Budget::Limited(room(free))),
+            _ => (host.memory.clone(), Budget::Unknown),
         },
     };
     Ok((memory, if options.allow_paging { budget.allow_paging() } else { budget }))

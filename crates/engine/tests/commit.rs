@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use common::{arch, host, options};
 use minfer_backend_cpu::CpuBackend;
-use minfer_engine::{Engine, ErrorKind, ModelFile};
+use minfer_engine::{Engine, ErrorKind, ModelFile, Planned};
 use minfer_graph::{
     Backend, BackendError, BatchCounts, BufId, BufKind, BufRef, CancelFlag, DeviceMemory, DeviceSpec,
     Segment, SegmentId, WeightBytes, WeightDecl, WeightId,
@@ -98,8 +98,9 @@ fn s3_there_is_no_engine_until_everything_is_committed() {
     for left in 0.. {
         let (host, cpu) = host(1);
         let file = ModelFile::open(&arch("llama-dense")).unwrap();
+        let planned = Planned::new(file, &options(8), &host).unwrap();
         let backend = Box::new(Failing { cpu, left });
-        let loaded = Engine::load(file, &options(8), &host, vec![backend], &mut |_| {});
+        let loaded = Engine::load(planned, vec![backend], &mut |_| {});
         let Err(error) = loaded else {
             assert!(left > 2, "the load took more than {left} buffers");
             return;

@@ -8,7 +8,8 @@ use std::path::PathBuf;
 
 use common::{ARCHS, arch, host, load, options, score};
 use minfer_engine::{
-    BackendMemory, BenchOptions, CancelFlag, Engine, Error, ErrorKind, ModelFile, Options, Setting, plan,
+    BackendMemory, BenchOptions, CancelFlag, Engine, Error, ErrorKind, ModelFile, Options, Planned, Setting,
+    plan,
 };
 use minfer_tensor::DType;
 
@@ -110,18 +111,16 @@ fn small_heads(dir: &tempfile::TempDir) -> PathBuf {
 
 #[test]
 fn heads_that_are_no_whole_blocks_are_refused_before_loading() {
-    let (host, backend) = host(1);
+    let (host, _) = host(1);
     let options = Options { kv_type: DType::Q8_0, ..options(8) };
     let dir = tempfile::tempdir().unwrap();
-    let path = small_heads(&dir);
-    let file = || ModelFile::open(&path).unwrap();
-    let error = plan(&file(), &options, &host).unwrap_err();
+    let file = ModelFile::open(&small_heads(&dir)).unwrap();
+    let error = plan(&file, &options, &host).unwrap_err();
     for word in ["qwen2.attention.key_length", "16 elements", "Q8_0", "32"] {
         assert!(error.to_string().contains(word), "{error}");
     }
     assert_eq!(error.kind(), ErrorKind::Usage);
-    let error = Engine::load(file(), &options, &host, vec![Box::new(backend)], &mut |_| panic!("loaded"));
-    assert_eq!(error.unwrap_err().kind(), ErrorKind::Usage);
+    assert_eq!(Planned::new(file, &options, &host).unwrap_err().kind(), ErrorKind::Usage);
 }
 
 #[test]
@@ -147,10 +146,9 @@ fn b3_a_refusal_comes_before_loading_and_its_alternatives_are_admitted() {
         |mib: u64| Options { cpu_mem: Some(Setting::new(mib.to_string(), "--cpu-mem")), ..options(32) };
     let fits = needed.div_ceil(1 << 20);
     assert!(plan(&file, &with(fits), &host).unwrap().fits);
-    let refused = plan(&file, &with(fits - 1), &host).unwrap();
-    assert!(!refused.fits && refused.refusal.is_some());
-    let error =
-        Engine::load(file, &with(fits - 1), &host, vec![Box::new(backend)], &mut |_| panic!("loaded"));
+    let refused = Planned::new(file, &with(fits - 1), &host).unwrap();
+    assert!(!refused.plan().fits && refused.plan().refusal.is_some());
+    let error = Engine::load(refused, vec![Box::new(backend)], &mut |_| panic!("loaded"));
     assert_eq!(error.unwrap_err().kind(), ErrorKind::Refused);
 }
 

@@ -138,7 +138,7 @@ pub struct Segment<'a> {
     pub nodes: &'a [NodeId],
     /// Where each node of the graph lies, by node index; `None` for a node of another segment that isn't touched here.
     pub bindings: &'a [Option<Binding>],
-    /// The working memory of the segment: at least [`DeviceSpec::scratch_bytes`] of each node. `None` if no node needs any.
+    /// The working memory of the segment: at least [`DeviceSpec::scratch_bytes`] of its nodes. `None` if they need none.
     pub scratch: Option<BufRef>,
 }
 
@@ -213,8 +213,9 @@ pub trait DeviceSpec: Send + Sync {
     /// Whether a kernel exists for a node and the element types of its operands.
     fn supports_op(&self, node: &CNode, operands: &[DType]) -> bool;
 
-    /// Working memory that a node needs at its full rung: the size sibling of its kernel.
-    fn scratch_bytes(&self, graph: &ComputeGraph, node: NodeId) -> Bytes;
+    /// Working memory that a segment needs at its full rung, whose nodes run one after another and share it: the size
+    /// sibling of its kernels.
+    fn scratch_bytes(&self, graph: &ComputeGraph, nodes: &[NodeId]) -> Bytes;
 
     /// Bytes that the backend is charged for a weight: its own, and any repacked copy (rule A6). `mapped` says whether
     /// the source is pages of a file.
@@ -299,8 +300,10 @@ pub trait Backend: Send {
     /// Forgets a prepared segment.
     fn release(&mut self, id: SegmentId);
 
-    /// Runs a prepared segment. Allocates nothing on the host. A backend that can stop between two steps does so once
-    /// `cancel` is set, with [`BackendError::Cancelled`]; what it has written until then is worth nothing.
+    /// Runs a prepared segment. Allocates no memory of the device, and nothing on the host unless the driver's interface
+    /// needs it to record commands. It may return before the device is done; reads of the host wait. A backend that can stop
+    /// between two steps does so once `cancel` is set, with [`BackendError::Cancelled`]; what it has written until then is
+    /// worth nothing.
     fn execute(
         &mut self,
         id: SegmentId,

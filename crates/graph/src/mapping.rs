@@ -227,9 +227,8 @@ impl<'a> Walk<'a> {
         let mut need = vec![Bytes::ZERO; self.mapping.scratch.len()];
         for span in self.assignment.spans() {
             let spec = self.alloc.spec(span.backend);
-            let most = span.nodes.iter().map(|&id| spec.scratch_bytes(self.graph, id)).max();
             let need = &mut need[span.backend.index()];
-            *need = (*need).max(most.unwrap_or(Bytes::ZERO));
+            *need = (*need).max(spec.scratch_bytes(self.graph, &span.nodes));
         }
         for (backend, need) in self.alloc.ids().zip(need) {
             self.mapping.scratch[backend.index()] = self.alloc.scratch(backend, need)?;

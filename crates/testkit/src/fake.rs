@@ -76,12 +76,11 @@ impl DeviceSpec for FakeSpec {
         !self.unsupported.contains(&node.op.name())
     }
 
-    fn scratch_bytes(&self, graph: &ComputeGraph, node: NodeId) -> Bytes {
-        let node = graph.node(node);
-        match node.op {
-            Op::MatMul | Op::Attention(_) => Bytes::new(self.scratch_per_row * node.shape.rows as u64),
-            _ => Bytes::ZERO,
-        }
+    fn scratch_bytes(&self, graph: &ComputeGraph, nodes: &[NodeId]) -> Bytes {
+        let nodes = nodes.iter().map(|&id| graph.node(id));
+        let needy = nodes.filter(|node| matches!(node.op, Op::MatMul | Op::Attention(_)));
+        let rows = needy.map(|node| node.shape.rows as u64).max().unwrap_or_default();
+        Bytes::new(self.scratch_per_row * rows)
     }
 
     fn weight_bytes(&self, decl: &WeightDecl, mapped: bool) -> WeightCharge {

@@ -77,14 +77,13 @@ impl Runner {
     pub fn new(session: &mut Session<'_>, graph: &ComputeGraph) -> Result<Self> {
         let mut buffers = Vec::new();
         let bindings = bind(session, graph, &mut buffers)?;
-        let spec = session.backend.spec().clone();
-        let scratch = graph.ids().map(|id| spec.scratch_bytes(graph, id)).max().unwrap_or_default();
+        let nodes: Vec<NodeId> = graph.ids().filter(|&id| is_computed(&graph.node(id).op)).collect();
+        let scratch = session.backend.spec().scratch_bytes(graph, &nodes);
         let scratch = if scratch == Bytes::ZERO {
             None
         } else {
             Some(poisoned(session.backend, BufKind::Scratch, scratch, &mut buffers)?)
         };
-        let nodes: Vec<NodeId> = graph.ids().filter(|&id| is_computed(&graph.node(id).op)).collect();
         let segment = Segment { graph, nodes: &nodes, bindings: &bindings, scratch };
         let segment = session.backend.prepare(segment)?;
         Ok(Self { graph: graph.clone(), bindings, buffers, segment, cancel: CancelFlag::new() })

@@ -65,6 +65,13 @@ fn contradictions_are_refused() {
         refused(&VocabSource { merges: Some(vec![merge]), ..bpe() }, "merge of two pieces");
     }
     refused(&VocabSource { merges: Some(vec!["b a"]), ..bpe() }, "not in tokenizer.ggml.tokens");
+    // The first of several errors is the one that is told, wherever it shows.
+    let merges = |first, then| Some([vec!["a b"; 40], vec![first, then]].concat());
+    refused(
+        &VocabSource { merges: merges("ab c", "ab"), tokens: vec!["a", "b", "ab", "abc", "<x>"], ..bpe() },
+        "tokenizer.ggml.merges[40]",
+    );
+    refused(&VocabSource { merges: merges("ab", "b a"), ..bpe() }, "tokenizer.ggml.merges[40]");
     refused(&VocabSource { pre: Some("zzz\u{1b}"), ..bpe() }, r#""zzz\u{1b}""#);
     refused(&VocabSource { scores: Some(vec![0.0]), ..spm() }, "tokenizer.ggml.scores has 1");
     refused(&VocabSource { scores: None, ..spm() }, "tokenizer.ggml.scores");

@@ -5,7 +5,7 @@ use minfer_tensor::{Bytes, DType};
 
 use super::order::{Access, LiveRows, Order, Span, Split};
 use super::places::{Place, Places, outside, refused, unsupported};
-use super::scratch::{NodeScratch, tables_bytes};
+use super::scratch::{AngleTables, NodeScratch};
 use super::{Floats, Indices, Program, Step, Work};
 use super::{attention, element, gather, matmul, norm, rope, write};
 use crate::spec::CpuSpec;
@@ -16,6 +16,7 @@ type Result<T> = std::result::Result<T, BackendError>;
 pub(crate) fn prepare(spec: &CpuSpec, places: Places<'_>) -> Result<Program> {
     let mut preparer = Preparer {
         threads: spec.threads(),
+        tables: AngleTables::of(places.segment.graph),
         places,
         order: Order::default(),
         steps: Vec::new(),
@@ -36,6 +37,8 @@ pub(crate) fn prepare(spec: &CpuSpec, places: Places<'_>) -> Result<Program> {
 /// A program in the making.
 pub(super) struct Preparer<'a> {
     pub(super) threads: usize,
+    /// The angle tables at the start of the scratch.
+    pub(super) tables: AngleTables,
     places: Places<'a>,
     order: Order,
     steps: Vec<Step>,
@@ -150,9 +153,8 @@ impl<'a> Preparer<'a> {
 
     /// The working memory of a node, behind the angle tables.
     pub(super) fn scratch(&mut self, id: NodeId) -> Result<Scratch> {
-        let graph = self.segment().graph;
-        let layout = NodeScratch::of(graph, id, self.threads);
-        let rest = self.scratch_part(tables_bytes(graph), layout.bytes())?;
+        let layout = NodeScratch::of(self.segment().graph, id, self.threads);
+        let rest = self.scratch_part(self.tables.bytes(), layout.bytes())?;
         let threads = rest.part(layout.shared, rest.len - layout.shared);
         Ok(Scratch { shared: rest.part(0, layout.shared), layout, threads })
     }

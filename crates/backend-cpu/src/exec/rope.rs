@@ -30,9 +30,8 @@ pub(super) fn prepare(p: &mut Preparer<'_>, id: NodeId, spec: &RopeSpec) -> Resu
 
 /// The angle table of a node, filled by an earlier step.
 fn angles(p: &mut Preparer<'_>, id: NodeId) -> Result<Place, BackendError> {
-    let graph = p.segment().graph;
-    let table = AngleTable::of(graph, id);
-    let known = AngleTable::all(graph).into_iter().find(|(known, _)| Some(*known) == table);
+    let table = AngleTable::of(p.segment().graph, id);
+    let known = table.and_then(|table| Some((table, p.tables.offset(&table)?)));
     let Some((table, offset)) = known else { return Err(refused(id, "turns by no angles")) };
     let place = p.scratch_part(offset, table.bytes())?;
     if p.filled_tables.contains(&offset) {

@@ -10,14 +10,17 @@ use crate::kernels::{self, ALIGN, Attention, CHUNK};
 /// Distance of the working memories of two threads: no two share a cache line or its neighbour.
 const THREAD_ALIGN: usize = 2 * ALIGN;
 
-/// Bytes of the working memory that a segment needs for `node` (rule B1's scratch): the graph's angle tables and the
-/// node's own part. Saturates.
-pub(crate) fn node_bytes(graph: &ComputeGraph, node: NodeId, threads: usize) -> Bytes {
-    let own = NodeScratch::of(graph, node, threads).bytes();
-    match graph.node(node).op {
-        Op::MatMul if own == 0 => Bytes::ZERO,
-        Op::MatMul | Op::Rope(_) | Op::Attention(_) => Bytes::from(tables_bytes(graph).saturating_add(own)),
-        _ => Bytes::ZERO,
+/// Bytes of the working memory that a segment needs (rule B1's scratch): the graph's angle tables, and behind them the
+/// largest part of one of its nodes. Walks the graph once. Saturates.
+pub(crate) fn segment_bytes(graph: &ComputeGraph, nodes: &[NodeId], threads: usize) -> Bytes {
+    let own = |&id: &NodeId| NodeScratch::of(graph, id, threads).bytes();
+    let most = nodes.iter().map(own).max().unwrap_or_default();
+    let rotates = nodes.iter().any(|&id| matches!(graph.node(id).op, Op::Rope(_)));
+    // The tables come first, so whoever works behind them has them, of other segments too.
+    if most == 0 && !rotates {
+        Bytes::ZERO
+    } else {
+        Bytes::from(AngleTables::of(graph).bytes().saturating_add(most))
     }
 }
 
@@ -125,30 +128,40 @@ impl AngleTable {
         Some(Self { n_rot, base, scale, positions, factors, rows: node.shape.rows })
     }
 
-    /// The distinct tables of a graph in order of their first use, each with its byte offset in the scratch.
-    pub(crate) fn all(graph: &ComputeGraph) -> Vec<(Self, usize)> {
-        let mut tables: Vec<(Self, usize)> = Vec::new();
-        for table in graph.ids().filter_map(|id| Self::of(graph, id)) {
-            if !tables.iter().any(|(known, _)| *known == table) {
-                tables.push((table, end_of(&tables)));
-            }
-        }
-        tables
-    }
-
     /// Its size.
     pub(crate) fn bytes(&self) -> usize {
         round_up(self.rows.saturating_mul(self.n_rot).saturating_mul(size_of::<f32>()))
     }
 }
 
-/// Bytes of all angle tables of a graph: where the memory of a node begins.
-pub(crate) fn tables_bytes(graph: &ComputeGraph) -> usize {
-    end_of(&AngleTable::all(graph))
+/// The distinct angle tables of a graph in order of their first use, one behind the other from the start of the scratch.
+pub(crate) struct AngleTables {
+    tables: Vec<(AngleTable, usize)>,
+    bytes: usize,
 }
 
-fn end_of(tables: &[(AngleTable, usize)]) -> usize {
-    tables.last().map_or(0, |(table, offset)| offset.saturating_add(table.bytes()))
+impl AngleTables {
+    /// Walks the graph once.
+    pub(crate) fn of(graph: &ComputeGraph) -> Self {
+        let mut all = Self { tables: Vec::new(), bytes: 0 };
+        for table in graph.ids().filter_map(|id| AngleTable::of(graph, id)) {
+            if all.offset(&table).is_none() {
+                all.tables.push((table, all.bytes));
+                all.bytes = all.bytes.saturating_add(table.bytes());
+            }
+        }
+        all
+    }
+
+    /// Where a table begins, in bytes; `None` if the graph has no such table.
+    pub(crate) fn offset(&self, table: &AngleTable) -> Option<usize> {
+        self.tables.iter().find(|(known, _)| known == table).map(|(_, offset)| *offset)
+    }
+
+    /// Size of all of them: where the memory of a node begins.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
 }
 
 fn round_up(bytes: usize) -> usize {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use minfer_backend_cpu::{CpuBackend, CpuSpec};
-use minfer_engine::{CancelFlag, Engine, Host, ModelFile, Options, Score};
+use minfer_engine::{CancelFlag, Engine, Host, ModelFile, Options, Planned, Score, host_memory};
 use minfer_tensor::DType;
 
 /// The tiny models that have golden logits.
@@ -30,14 +30,14 @@ pub(crate) fn options(batch: usize) -> Options {
 pub(crate) fn host(threads: usize) -> (Host, CpuBackend) {
     let spec = CpuSpec::detect(threads);
     let cpu_level = spec.kernels().name().to_owned();
-    let host = Host { cpu: Arc::new(spec), threads, cpu_level };
+    let host = Host { cpu: Arc::new(spec), threads, cpu_level, memory: host_memory() };
     (host, CpuBackend::new(spec).unwrap())
 }
 
 pub(crate) fn load(path: &Path, options: &Options, threads: usize) -> Engine {
     let (host, backend) = host(threads);
-    let file = ModelFile::open(path).unwrap();
-    Engine::load(file, options, &host, vec![Box::new(backend)], &mut |_| {}).unwrap()
+    let planned = Planned::new(ModelFile::open(path).unwrap(), options, &host).unwrap();
+    Engine::load(planned, vec![Box::new(backend)], &mut |_| {}).unwrap()
 }
 
 pub(crate) fn score(engine: &mut Engine, ids: &[u32], top: usize) -> Score {

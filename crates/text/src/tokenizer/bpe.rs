@@ -1,24 +1,16 @@
 //! Byte-level byte-pair encoding: `tokenizer.ggml.model` = `gpt2`.
 
-use foldhash::fast::RandomState;
-use hashbrown::HashMap;
-
 use super::merge::Merger;
+use super::slots::{BLOCK, Probe, Slots};
 use super::split::PreTokenizer;
-use super::vocab::{Vocab, table_bound};
+use super::vocab::Vocab;
 use super::{Error, TokenId, byte_level};
-
-/// What two neighbouring tokens become, and how early.
-#[derive(Debug, Clone, Copy)]
-struct Merge {
-    rank: u32,
-    id: TokenId,
-}
 
 /// The merges of a vocabulary and the rule that splits a text into words.
 #[derive(Debug)]
 pub(crate) struct Bpe {
-    merges: HashMap<u64, Merge, RandomState>,
+    /// By the two neighbours (see [`key`]): how early they merge, and below these bits what they become.
+    merges: Slots<64>,
     /// The token of each single byte.
     bytes: [Option<TokenId>; 256],
     split: PreTokenizer,
@@ -36,17 +28,10 @@ impl Bpe {
         merges: &[&str],
         split: PreTokenizer,
     ) -> Result<Self, Error> {
-        let mut table = HashMap::with_capacity_and_hasher(merges.len(), RandomState::default());
+        let mut table = Slots::with_capacity(merges.len());
         let mut resolver = Resolver { vocab, texts, last: 0, piece: Vec::new() };
-        for (rank, text) in merges.iter().enumerate() {
-            let owned = || (*text).to_owned();
-            let pair = text.split_once(' ').filter(|(left, right)| !left.is_empty() && !right.is_empty());
-            let pair = pair.ok_or_else(|| Error::BadMerge { index: rank, text: owned() })?;
-            let (key, id) = resolver
-                .resolve(pair)
-                .ok_or_else(|| Error::MergeWithoutToken { index: rank, text: owned() })?;
-            // The first of two equal merges has the better rank.
-            table.entry(key).or_insert(Merge { rank: rank as u32, id });
+        for (i, block) in merges.chunks(BLOCK).enumerate() {
+            resolver.add(block, i * BLOCK, &mut table)?;
         }
         let bytes = std::array::from_fn(|byte| vocab.find(&[byte as u8]));
         Ok(Self { merges: table, bytes, split })
@@ -92,20 +77,20 @@ impl Bpe {
             merger.push(Some(id), 1);
         }
         merger.run(|left, right| {
-            let merge = self.merges.get(&key(left.id?, right.id?))?;
-            Some((merge.rank, merge.id))
+            let found = self.merges.find(self.merges.probe(key(left.id?, right.id?)), |_| true)?;
+            Some(((found >> 32) as u32, found as TokenId))
         });
         ids.extend(merger.symbols().filter_map(|symbol| symbol.id));
         Ok(())
     }
 
     pub(crate) fn heap_bytes(&self) -> usize {
-        self.merges.allocation_size()
+        self.merges.heap_bytes()
     }
 
     /// What [`Self::heap_bytes`] can't exceed for `n` merges.
     pub(crate) fn heap_bound(n: usize) -> usize {
-        table_bound(n, size_of::<(u64, Merge)>())
+        Slots::<64>::heap_bound(n)
     }
 }
 
@@ -119,16 +104,53 @@ struct Resolver<'a> {
 }
 
 impl Resolver<'_> {
-    /// The key of a merge and what it makes; none if one of the three is no token.
-    fn resolve(&mut self, (left, right): (&str, &str)) -> Option<(u64, TokenId)> {
-        let (id, middle) = self.guess(left, right).or_else(|| self.search(left, right))?;
-        self.last = id;
-        let (left, right) = self.vocab.piece(id).split_at(middle);
-        Some((key(self.vocab.find(left)?, self.vocab.find(right)?), id))
+    /// Adds merges, [`BLOCK`] of them at most, the first of which has this rank.
+    fn add(&mut self, merges: &[&str], first: usize, table: &mut Slots<64>) -> Result<(), Error> {
+        let mut ids = [0; BLOCK];
+        let mut parts: [&[u8]; 2 * BLOCK] = [&[]; 2 * BLOCK];
+        let mut n = 0;
+        // An error waits until the parts of the merges before it are known to be tokens.
+        let mut result = Ok(());
+        for text in merges {
+            match self.union(text, first + n) {
+                Ok((id, middle)) => {
+                    ids[n] = id;
+                    (parts[2 * n], parts[2 * n + 1]) = self.vocab.piece(id).split_at(middle);
+                    n += 1;
+                }
+                Err(error) => {
+                    result = Err(error);
+                    break;
+                }
+            }
+        }
+        let parts = self.vocab.find_all(&parts);
+        let mut probes = [Probe::default(); BLOCK];
+        for (i, pair) in parts.as_chunks().0[..n].iter().enumerate() {
+            let &[Some(left), Some(right)] = pair else { return Err(no_token(merges[i], first + i)) };
+            probes[i] = table.probe(key(left, right));
+        }
+        table.fetch(&probes[..n]);
+        for ((&probe, &id), rank) in probes[..n].iter().zip(&ids).zip(first..) {
+            // The first of two equal merges has the better rank.
+            table.insert(probe, (rank as u64) << 32 | u64::from(id), |_| true);
+        }
+        result
     }
 
-    /// The token of the union and where its right piece begins, if this merge makes what the one before made, or the
-    /// token after it: most files list merges by their results.
+    /// The token that a merge makes, and where its right part begins.
+    fn union(&mut self, text: &str, rank: usize) -> Result<(TokenId, usize), Error> {
+        let space = text.bytes().position(|byte| byte == b' ').filter(|&at| at > 0 && at + 1 < text.len());
+        let Some(space) = space else { return Err(Error::BadMerge { index: rank, text: text.to_owned() }) };
+        let (left, right) = (&text[..space], &text[space + 1..]);
+        let union = self.guess(left, right).or_else(|| self.search(left, right));
+        let (id, middle) = union.ok_or_else(|| no_token(text, rank))?;
+        self.last = id;
+        Ok((id, middle))
+    }
+
+    /// As [`Self::search`], if this merge makes what the one before made, or the token after it: most files list merges
+    /// by their results.
     fn guess(&self, left: &str, right: &str) -> Option<(TokenId, usize)> {
         let is_union = |text: &str| {
             text.len() == left.len() + right.len() && text.starts_with(left) && text.ends_with(right)
@@ -137,12 +159,12 @@ impl Resolver<'_> {
             .into_iter()
             .find(|&id| self.texts.get(id as usize).is_some_and(|text| is_union(text)))?;
         // As many bytes as characters: each character stands for one byte.
-        let (left, right) = (left.chars().count(), right.chars().count());
+        let (left, right) = (n_chars(left), n_chars(right));
         let plain = self.vocab.piece(id).len() == left + right && self.vocab.is_sure_find(id);
         plain.then_some((id, left))
     }
 
-    /// As [`Self::guess`], for any merge.
+    /// The token of the union and where its right part begins.
     fn search(&mut self, left: &str, right: &str) -> Option<(TokenId, usize)> {
         self.piece.clear();
         byte_level::decode(left, &mut self.piece);
@@ -152,6 +174,15 @@ impl Resolver<'_> {
     }
 }
 
-fn key(left: TokenId, right: TokenId) -> u64 {
-    u64::from(left) << 32 | u64::from(right)
+/// The characters of a short text: its bytes but those that continue one.
+fn n_chars(text: &str) -> usize {
+    text.bytes().map(|byte| usize::from(byte & 0xC0 != 0x80)).sum()
+}
+
+fn no_token(merge: &str, rank: usize) -> Error {
+    Error::MergeWithoutToken { index: rank, text: merge.to_owned() }
+}
+
+fn key(left: TokenId, right: TokenId) -> u128 {
+    u128::from(u64::from(left) << 32 | u64::from(right))
 }

@@ -7,6 +7,7 @@ mod error;
 mod index;
 mod merge;
 mod metadata;
+mod slots;
 mod source;
 mod special;
 mod split;
@@ -203,13 +204,12 @@ impl Tokenizer {
 
     /// What [`Self::heap_bytes`] can't exceed for a vocabulary with these texts and `n_merges` merges.
     pub(crate) fn heap_bound_of<'a>(texts: impl Iterator<Item = &'a [u8]>, n_merges: usize) -> usize {
-        let (mut n, mut n_bytes, mut n_long) = (0, 0, 0);
+        let (mut n, mut n_bytes) = (0, 0);
         for text in texts {
             n += 1;
             n_bytes += text.len();
-            n_long += usize::from(index::Index::is_long(text));
         }
-        Vocab::heap_bound(n, n_bytes, n_long)
+        Vocab::heap_bound(n, n_bytes)
             + special::Specials::heap_bound(n)
             + end::heap_bound()
             + (size_of::<Bpe>() + Bpe::heap_bound(n_merges)).max(size_of::<Spm>() + Spm::heap_bound(n))
@@ -238,11 +238,17 @@ fn build_vocab(source: &VocabSource<'_>) -> Result<Vocab, Error> {
 
 /// Appends `text` with its space marks as spaces.
 fn push_unescaped(text: &str, bytes: &mut Vec<u8>) {
-    for (i, part) in text.split(spm::SPACE_MARK).enumerate() {
-        if i > 0 {
+    let mut rest = text;
+    while !rest.is_empty() {
+        if let Some(after) = rest.strip_prefix(spm::SPACE_MARK) {
             bytes.push(b' ');
+            rest = after;
+        } else {
+            // The next character that has more than one byte may be a mark. Texts are short: a search would cost more.
+            let other = rest.bytes().skip(1).position(|byte| byte >= 0xC0).map_or(rest.len(), |at| at + 1);
+            bytes.extend_from_slice(&rest.as_bytes()[..other]);
+            rest = &rest[other..];
         }
-        bytes.extend_from_slice(part.as_bytes());
     }
 }
 
@@ -261,10 +267,9 @@ fn spm(vocab: &Vocab, source: &VocabSource<'_>) -> Result<Spm, Error> {
         .as_deref()
         .ok_or(Error::Missing { key: keys::SCORES, need: "SentencePiece merges by score" })?;
     let mut bytes = [None; 256];
-    for (id, text) in source.tokens.iter().enumerate() {
-        let is_byte = source.kinds.as_ref().is_some_and(|kinds| kinds[id] == TokenKind::Byte);
-        if let Some(byte) = spm::parse_byte(text).filter(|_| is_byte) {
-            bytes[usize::from(byte)].get_or_insert(id as TokenId);
+    for (id, _) in vocab.kinds().filter(|&(_, kind)| kind == TokenKind::Byte) {
+        if let Some(byte) = spm::parse_byte(source.tokens[id as usize]) {
+            bytes[usize::from(byte)].get_or_insert(id);
         }
     }
     Ok(Spm::new(vocab, scores, bytes, source.ids.unknown, source.add_space_prefix.unwrap_or(true)))

@@ -1,6 +1,7 @@
 //! The pieces of a vocabulary: one arena of bytes, one index, no allocation per token.
 
 use super::index::Index;
+use super::slots::BLOCK;
 use super::{Error, TokenId};
 
 /// What a token stands for: `tokenizer.ggml.token_type`.
@@ -67,12 +68,18 @@ impl Vocab {
         }
         let piece = |id| slice(&bytes, &ends, id);
         // Only once all are written: a read of bytes just written would wait for the stores to the index before it.
-        let texts = || (0..).zip(&kinds).filter(|(_, kind)| kind.is_text()).map(|(id, _)| id);
-        let n_long = texts().filter(|&id| Index::is_long(piece(id))).count();
-        let mut index = Index::with_capacity(texts().count() - n_long, n_long);
+        let is_indexed = |&(id, kind): &(TokenId, &TokenKind)| kind.is_text() && !piece(id).is_empty();
+        let mut texts = (0..).zip(&kinds).filter(is_indexed).map(|(id, _)| id);
+        let mut index = Index::with_capacity(texts.clone().count());
         let mut distinct = true;
-        for id in texts().filter(|&id| !piece(id).is_empty()) {
-            distinct &= index.insert(id, piece) == id;
+        let mut block = Vec::with_capacity(BLOCK);
+        loop {
+            block.clear();
+            block.extend(texts.by_ref().take(BLOCK));
+            if block.is_empty() {
+                break;
+            }
+            distinct &= index.insert_all(&block, piece);
         }
         Ok(Self { bytes, ends, kinds, index, distinct })
     }
@@ -81,6 +88,11 @@ impl Vocab {
     #[inline]
     pub(crate) fn find(&self, piece: &[u8]) -> Option<TokenId> {
         self.index.find(piece, |id| self.piece(id))
+    }
+
+    /// As [`Self::find`] for each of these pieces, sooner than one after the other.
+    pub(crate) fn find_all<const N: usize>(&self, pieces: &[&[u8]; N]) -> [Option<TokenId>; N] {
+        self.index.find_all(pieces, |id| self.piece(id))
     }
 
     /// Whether this is a token that [`Self::find`] gives; false as well if only a look would tell.
@@ -123,9 +135,9 @@ impl Vocab {
             + self.index.heap_bytes()
     }
 
-    /// What [`Self::heap_bytes`] can't exceed for `n` tokens of `n_bytes` bytes, `n_long` of which may be long.
-    pub(crate) fn heap_bound(n: usize, n_bytes: usize, n_long: usize) -> usize {
-        n_bytes + n * (size_of::<u32>() + size_of::<TokenKind>()) + Index::heap_bound(n, n_long)
+    /// What [`Self::heap_bytes`] can't exceed for `n` tokens of `n_bytes` bytes.
+    pub(crate) fn heap_bound(n: usize, n_bytes: usize) -> usize {
+        n_bytes + n * (size_of::<u32>() + size_of::<TokenKind>()) + Index::heap_bound(n)
     }
 }
 
@@ -133,16 +145,4 @@ fn slice<'a>(bytes: &'a [u8], ends: &[u32], id: TokenId) -> &'a [u8] {
     let i = id as usize;
     let start = if i == 0 { 0 } else { ends[i - 1] as usize };
     &bytes[start..ends[i] as usize]
-}
-
-/// An upper bound of the bytes of a hash table made with room for `n` entries of `entry` bytes.
-///
-/// hashbrown fills at most 7/8 of a power of two of buckets, each with its entry and a control byte, and
-/// ends with one group of control bytes (64 covers every group width with its alignment).
-pub(crate) fn table_bound(n: usize, entry: usize) -> usize {
-    if n == 0 {
-        return 0;
-    }
-    let buckets = (n.saturating_mul(8) / 7 + 1).next_power_of_two().max(16);
-    buckets.saturating_mul(entry + 1).saturating_add(64)
 }

@@ -1,0 +1,3 @@
+fn over_factor(turns: Turns, pair: u32) -> Turns {
+    return turns;
+}

@@ -1,0 +1,3 @@
+fn value_of(x: f32) -> f32 {
+    return x * p.constant;
+}
