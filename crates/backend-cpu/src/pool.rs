@@ -28,6 +28,12 @@ pub enum PoolError {
     },
 }
 
+impl From<PoolError> for minfer_graph::BackendError {
+    fn from(error: PoolError) -> Self {
+        Self::Device { backend: crate::spec::NAME.to_owned(), what: error.to_string() }
+    }
+}
+
 /// A thread's view of the job it takes part in.
 pub struct Team<'a> {
     index: usize,

@@ -75,6 +75,10 @@ impl DeviceSpec for CpuSpec {
             WeightCharge { mapped: Bytes::ZERO, anonymous: bytes }
         }
     }
+
+    fn is_unified(&self) -> bool {
+        true
+    }
 }
 
 /// What a head's size must be a multiple of if keys and values are stored as `dtype`; `None` if they can't be.

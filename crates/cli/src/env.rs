@@ -37,6 +37,11 @@ pub(crate) fn no_color() -> bool {
     is_set("NO_COLOR") || value("TERM").is_some_and(|term| term == "dumb")
 }
 
+/// Whether a desktop session runs, as drivers judge it.
+pub(crate) fn has_display() -> bool {
+    is_set("XDG_RUNTIME_DIR")
+}
+
 /// Whether the locale's characters are UTF-8.
 pub(crate) fn utf8_locale() -> bool {
     if cfg!(windows) {

@@ -67,8 +67,10 @@ pub(crate) enum CliError {
     )]
     NoCache,
     /// A device that isn't there.
-    #[error("--device {wanted}: there is no such device; minfer devices lists those that there are")]
+    #[error("{source_name}: there is no device {wanted}; minfer devices lists those that there are")]
     NoDevice {
+        /// The flag or the variable that asks for it.
+        source_name: String,
         /// The device by its spelling.
         wanted: String,
     },
@@ -86,9 +88,6 @@ pub(crate) enum CliError {
         /// The model file.
         path: String,
     },
-    /// The system gives no threads.
-    #[error("{0}; fewer --threads may help")]
-    Threads(minfer_backend_cpu::PoolError),
     /// A conversation needs a terminal that isn't there, or failed.
     #[error("the terminal failed: {0}")]
     Terminal(String),
@@ -149,7 +148,6 @@ impl CliError {
             | Self::NoDevice { .. }
             | Self::NoTemplate { .. }
             | Self::NoConversation { .. }
-            | Self::Threads(_)
             | Self::Terminal(_)
             | Self::NoTokens { .. } => FAILED,
         }

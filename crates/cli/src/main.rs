@@ -5,6 +5,8 @@ mod commands;
 mod env;
 mod error;
 mod escape;
+mod loader;
+mod machine;
 mod output;
 mod progress;
 mod render;
@@ -20,6 +22,7 @@ use error::CliError;
 use output::{Style, color};
 
 fn main() -> ExitCode {
+    loader::hush();
     panic::set_hook(Box::new(remember_panic));
     signal::install();
     let code = panic::catch_unwind(run).unwrap_or_else(|_| {

@@ -3,15 +3,14 @@
 use std::fs::File;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use minfer_backend_cpu::{CpuBackend, CpuSpec};
-use minfer_engine::{Engine, Host, ModelFile, Options, Plan, Planned, host_memory};
+use minfer_engine::{Engine, ModelFile, Options, Plan, Planned};
 use minfer_fetch::{Fetcher, Reference};
 
 use crate::args::{Device, EngineArgs, ModelArgs};
 use crate::error::CliError;
+use crate::machine::LocalMachine;
 use crate::progress::Bar;
 use crate::{env, output, render};
 
@@ -30,7 +29,10 @@ pub(crate) struct Session {
 /// If a setting of the memory policy can't be read, the device isn't there, or the model can't be had.
 pub(crate) fn resolve(args: &ModelArgs) -> Result<PathBuf, CliError> {
     args.engine.options().check()?;
-    cpu(&args.engine)?;
+    // A search takes time; without a device by name it can't fail.
+    if !matches!(args.engine.device, Device::Auto | Device::Cpu) {
+        LocalMachine::find(&args.engine)?;
+    }
     let reference = match &args.model {
         // What isn't Unicode can only be a path.
         Some(model) => match model.to_str() {
@@ -83,7 +85,7 @@ fn open_with(
 /// # Errors
 /// If a setting of the memory policy can't be read.
 pub(crate) fn plan(file: &ModelFile, args: &EngineArgs, options: &Options) -> Result<Plan, CliError> {
-    Ok(minfer_engine::plan(file, options, &host(cpu(args)?))?)
+    Ok(minfer_engine::plan(file, options, &LocalMachine::find(args)?.host())?)
 }
 
 /// Loads `file`, and tells what the plan's notes are.
@@ -93,19 +95,22 @@ pub(crate) fn plan(file: &ModelFile, args: &EngineArgs, options: &Options) -> Re
 pub(crate) fn load(file: ModelFile, args: &ModelArgs, options: &Options) -> Result<Session, CliError> {
     let report = MemoryReport::create(args)?;
     let start = Instant::now();
-    let cpu = cpu(&args.engine)?;
-    let planned = Planned::new(file, options, &host(cpu))?;
+    let machine = LocalMachine::find(&args.engine)?;
+    let planned = Planned::new(file, options, &machine.host())?;
     if let Some(refusal) = CliError::refusal(planned.plan()) {
         report.write(planned.plan())?;
         return Err(refusal);
     }
-    let backend = CpuBackend::new(cpu).map_err(CliError::Threads)?;
     let mut bar = Bar::new(args.output.quiet);
-    let engine = Engine::load(planned, vec![Box::new(backend)], &mut |progress| {
+    let engine = Engine::load(planned, &machine, &mut |progress| {
         bar.step("loading", progress.done.get() >> 20, progress.total.get() >> 20);
     })?;
     drop(bar);
     show_notes(engine.plan(), args);
+    let remarks = [machine.remark().filter(|_| engine.offload_report().is_some()), engine.offload_report()];
+    if !args.output.quiet {
+        remarks.into_iter().flatten().for_each(|remark| output::note(&format!("note: {remark}")));
+    }
     Ok(Session { engine, load: start.elapsed(), report })
 }
 
@@ -187,22 +192,4 @@ fn create(path: &Path) -> Result<File, CliError> {
 fn starts_as_model(path: &Path) -> bool {
     let mut magic = [0; 4];
     File::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok() && magic == *b"GGUF"
-}
-
-/// The description of the processor.
-fn cpu(args: &EngineArgs) -> Result<CpuSpec, CliError> {
-    match args.device {
-        Device::Auto | Device::Cpu => Ok(CpuSpec::detect(args.n_threads())),
-        Device::Wgpu(_) | Device::Cuda(_) => Err(CliError::NoDevice { wanted: args.device.to_string() }),
-    }
-}
-
-/// The description of this machine, with what memory it has now.
-fn host(cpu: CpuSpec) -> Host {
-    Host {
-        cpu: Arc::new(cpu),
-        threads: cpu.threads(),
-        cpu_level: cpu.kernels().name().to_owned(),
-        memory: host_memory(),
-    }
 }

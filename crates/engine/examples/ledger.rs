@@ -11,10 +11,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use minfer_backend_cpu::{CpuBackend, CpuSpec};
-use minfer_engine::{BenchOptions, CancelFlag, Engine, Host, ModelFile, Options, Planned, host_memory};
+use minfer_engine::{
+    BenchOptions, CancelFlag, Engine, Host, Machine, ModelFile, Options, Planned, host_memory,
+};
 use minfer_graph::{
-    BackendScheduler, Budget, CParams, GraphAllocator, GraphCache, GraphParams, OffloadPlan, Rung, StateId,
-    rungs,
+    Backend, BackendError, BackendScheduler, Budget, CParams, DeviceMemory, GraphAllocator, GraphCache,
+    GraphParams, OffloadPlan, Rung, StateId, rungs,
 };
 use minfer_tensor::DType;
 
@@ -41,6 +43,23 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+/// A machine without a device.
+struct Cpu(CpuSpec);
+
+impl Machine for Cpu {
+    fn device_memory(&self) -> DeviceMemory {
+        DeviceMemory::NoDevice
+    }
+
+    fn open_device(&self) -> Result<Box<dyn Backend>, BackendError> {
+        unreachable!("there is none")
+    }
+
+    fn open_cpu(&self) -> Result<Box<dyn Backend>, BackendError> {
+        Ok(Box::new(CpuBackend::new(self.0)?))
+    }
+}
+
 /// The mean time of one token in the best of a few runs: others may use the machine too.
 fn step_time(file: ModelFile, spec: CpuSpec) -> Result<Duration, Box<dyn Error>> {
     let host = Host {
@@ -48,11 +67,12 @@ fn step_time(file: ModelFile, spec: CpuSpec) -> Result<Duration, Box<dyn Error>>
         threads: spec.threads(),
         cpu_level: spec.kernels().name().to_owned(),
         memory: host_memory(),
+        device: None,
+        no_device: None,
     };
     let options = Options { ctx: Some(N_CTX), ..Options::default() };
-    let backend = Box::new(CpuBackend::new(spec)?);
     let planned = Planned::new(file, &options, &host)?;
-    let mut engine = Engine::load(planned, vec![backend], &mut |_| {})?;
+    let mut engine = Engine::load(planned, &Cpu(spec), &mut |_| {})?;
     let bench = BenchOptions { prompt: 0, generate: N_TOKENS as usize, depth: 1 };
     let mut best = None;
     for _ in 0..RUNS {

@@ -3,15 +3,18 @@
 use std::sync::Arc;
 
 use minfer_gguf::Mapping;
-use minfer_graph::{Backend, CacheStats, Runner, WeightId};
+use minfer_graph::{CacheStats, Runner, WeightId};
 use minfer_tensor::Bytes;
 use minfer_text::{Message, RenderOptions, Specials, TokenId};
 
 use crate::bench::{BenchOptions, BenchRun, bench};
 use crate::context::Context;
 use crate::generate::{Event, GenerateOptions, Generation, generate};
-use crate::planner::{self, Resolution};
-use crate::score::{Score, score};
+use crate::machine::Machine;
+use crate::plan::Offload;
+use crate::planner::Resolution;
+use crate::report::report;
+use crate::score::{Score, ScoredPosition, score};
 use crate::source::weight_bytes;
 use crate::{CancelFlag, Error, ModelFile, Plan, Planned};
 
@@ -28,6 +31,8 @@ pub struct LoadProgress {
 pub struct Engine {
     file: ModelFile,
     plan: Plan,
+    /// What the caller said that it holds.
+    caller: Bytes,
     context: Context,
 }
 
@@ -40,22 +45,32 @@ impl std::fmt::Debug for Engine {
 impl Engine {
     /// Commits a plan that was admitted: buffers are created whole, weights registered where the plan says.
     ///
-    /// `backends` are the devices that the plan's host describes, in its order.
+    /// Right before, the device's memory is asked for once more (rule B6). If the device can't hold the weights, all of it
+    /// is released and the model is loaded on the CPU, with a note in the plan (rule O6).
     ///
     /// # Errors
     /// [`Error::Refused`] before a weight is read if the plan doesn't fit; otherwise what the file or the device fails with.
     pub fn load(
         planned: Planned,
-        backends: Vec<Box<dyn Backend>>,
+        machine: &dyn Machine,
         on_progress: &mut dyn FnMut(LoadProgress),
     ) -> Result<Self, Error> {
-        let (file, Resolution { plan, memory, params }) = planned.admitted()?;
-        let maps = file.index().parts().iter().map(|part| Ok(Arc::new(Mapping::open(part)?)));
-        let maps = maps.collect::<Result<Vec<_>, Error>>()?;
-        let mut runner = Runner::new(backends, memory)?;
-        register_weights(&mut runner, &file, &maps, on_progress)?;
-        let context = Context::new(&file, maps, runner, params, plan.request.batch);
-        Ok(Self { file, plan, context })
+        planned.check()?;
+        let planned = planned.sample_again(machine)?;
+        match commit(&planned, machine, on_progress) {
+            Ok(context) => Ok(Self::of(planned, context)),
+            Err(Failure::Device(error)) => {
+                let planned = planned.without_device(&error)?;
+                let context = commit(&planned, machine, on_progress).map_err(Error::from)?;
+                Ok(Self::of(planned, context))
+            }
+            Err(Failure::Load(error)) => Err(error),
+        }
+    }
+
+    fn of(planned: Planned, context: Context) -> Self {
+        let (file, Resolution { plan, caller, .. }) = planned.into_parts();
+        Self { file, plan, caller, context }
     }
 
     /// The plan that was committed.
@@ -65,7 +80,26 @@ impl Engine {
 
     /// What is held now, measured, in the shape of the plan.
     pub fn memory_report(&self) -> Plan {
-        planner::report(&self.plan, &self.file, &self.context)
+        report(&self.plan, &self.file, &self.context, self.caller)
+    }
+
+    /// Where the blocks are, with the bytes of weights that the device itself counts, and whose request that is. `None`
+    /// if nothing is on a device.
+    pub fn offload_report(&self) -> Option<String> {
+        let Plan { offload, backends, request, .. } = &self.plan;
+        let runner = self.context.runner();
+        let (device, planned) = runner.allocator().ids().zip(backends).next()?;
+        let held = Bytes::new(runner.memory_report(device).weights_bytes.get());
+        let source = if request.source == "default" { "" } else { &request.source };
+        let request = [source, &request.gpu_layers].join(" ");
+        (offload.gpu_layers > 0).then(|| {
+            let Offload { gpu_layers, n_layers, .. } = offload;
+            format!(
+                "{gpu_layers} of {n_layers} blocks on {}: {held} of weights ({})",
+                planned.device,
+                request.trim()
+            )
+        })
     }
 
     /// The model's file.
@@ -137,18 +171,22 @@ impl Engine {
         generate(&mut self.context, self.file.tokenizer()?, prompt, options, cancel, on_event)
     }
 
-    /// How well the model predicts `ids`, with the `top` largest logits after each of them.
+    /// How well the model predicts `ids`: `on_position` is told each prediction as it is made, with the `top` largest logits.
+    /// Nothing is kept, so a text of any length takes the same memory.
+    ///
+    /// # Errors
+    /// A token that the model doesn't have, before anything is told; a damaged file, a lost device.
     pub fn score(
         &mut self,
         ids: &[TokenId],
         top: usize,
         cancel: &CancelFlag,
-        on_progress: &mut dyn FnMut(usize, usize),
+        on_position: &mut dyn FnMut(&ScoredPosition),
     ) -> Result<Score, Error> {
         // A file without a tokenizer has no BOS either.
         let bos = self.file.tokenizer().ok().and_then(|t| t.special_ids().bos);
         let bos = bos.filter(|id| ids.first() == Some(id));
-        score(&mut self.context, ids, bos, top, cancel, on_progress)
+        score(&mut self.context, ids, bos, top, cancel, on_position)
     }
 
     /// Measures one repetition of prefill and decode.
@@ -158,6 +196,54 @@ impl Engine {
     pub fn bench(&mut self, options: BenchOptions, cancel: &CancelFlag) -> Result<BenchRun, Error> {
         bench(&mut self.context, options, cancel)
     }
+}
+
+/// Why a plan couldn't be carried out.
+enum Failure {
+    /// The device can't have the weights.
+    Device(minfer_graph::Error),
+    /// Anything else.
+    Load(Error),
+}
+
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Device(error) => error.into(),
+            Failure::Load(error) => error,
+        }
+    }
+}
+
+/// Creates and fills everything that a plan says.
+fn commit(
+    planned: &Planned,
+    machine: &dyn Machine,
+    on_progress: &mut dyn FnMut(LoadProgress),
+) -> Result<Context, Failure> {
+    let (file, Resolution { plan, memory, params, .. }) = (planned.file(), planned.resolution());
+    let load = |error: Error| Failure::Load(error);
+    let on_device = |error: minfer_graph::Error| match planned.uses_device() {
+        true => Failure::Device(error),
+        false => Failure::Load(error.into()),
+    };
+    let maps = file.index().parts().iter().map(|part| Ok(Arc::new(Mapping::open(part)?)));
+    let maps = maps.collect::<Result<Vec<_>, Error>>().map_err(load)?;
+    let mut backends = Vec::with_capacity(memory.backends().len());
+    if planned.uses_device() {
+        backends.push(machine.open_device().map_err(|error| on_device(error.into()))?);
+    } else if let Some(spec) = planned.device_spec() {
+        // A device that gets nothing isn't opened.
+        backends.push(minfer_graph::idle(spec));
+    }
+    backends.push(machine.open_cpu().map_err(|error| load(minfer_graph::Error::from(error).into()))?);
+    let mut runner = Runner::new(backends, memory.clone()).map_err(|error| load(error.into()))?;
+    register_weights(&mut runner, file, &maps, on_progress).map_err(|error| match error {
+        Error::Run(error) => on_device(error),
+        other => load(other),
+    })?;
+    runner.verify_weights().map_err(on_device)?;
+    Ok(Context::new(file, maps, runner, *params, plan.request.batch))
 }
 
 fn register_weights(

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn page_cache_is_not_used_memory() {
+    fn s6_page_cache_is_not_used_memory() {
         let files = [
             ("proc/self/cgroup", "3:cpu,memory:/x\n0::/\n"),
             ("sys/fs/cgroup/memory/x/memory.limit_in_bytes", "1073741824\n"),

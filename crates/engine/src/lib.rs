@@ -13,11 +13,14 @@ mod engine;
 mod error;
 mod generate;
 mod host_memory;
+mod machine;
 mod model_file;
 mod options;
 mod plan;
 mod planned;
 mod planner;
+mod report;
+mod resolver;
 mod score;
 mod source;
 
@@ -29,11 +32,12 @@ pub use engine::{Engine, LoadProgress};
 pub use error::{Error, ErrorKind};
 pub use generate::{Event, GenerateOptions, Generation, StopReason};
 pub use host_memory::{host_memory, host_memory_under, room};
+pub use machine::{Host, HostDevice, Machine};
 pub use model_file::{ModelFile, missing_note};
-pub use options::{CpuMem, GpuLayers, Options, Reserve, Setting, parse_mib};
+pub use options::{CpuMem, Options, Reserve, Setting, parse_mib, parse_request};
 pub use plan::{
     Alternative, BackendMemory, BlockMemory, MemoryAnswer, ModelInfo, Offload, Plan, Refusal, Request,
 };
 pub use planned::Planned;
-pub use planner::{Host, plan};
+pub use planner::plan;
 pub use score::{Score, ScoredPosition};

@@ -1,5 +1,6 @@
 //! What a load is asked for: plain values with the source of each, so that a refusal can quote it.
 
+use minfer_graph::OffloadRequest;
 use minfer_tensor::{Bytes, DType};
 use serde::Serialize;
 
@@ -20,6 +21,11 @@ impl Setting {
         Self { value: value.into(), source: source.into() }
     }
 
+    /// A budget in whole MiB, rounded down.
+    pub(crate) fn of_mib(bytes: Bytes, source: &str) -> Self {
+        Self::new((bytes.get() / Bytes::MIB.get()).to_string(), source)
+    }
+
     fn refuse(&self, expected: &str) -> Error {
         Error::Refused(format!(
             "{}: expected {expected}, found \"{}\"",
@@ -29,28 +35,17 @@ impl Setting {
     }
 }
 
-/// How many blocks go to the device (rule O2).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GpuLayers {
-    /// Every block whose operations the device supports.
-    All,
-    /// As many as fit.
-    Auto,
-    /// This many.
-    Count(usize),
-}
-
-impl GpuLayers {
-    /// Reads a setting: a whole number, `auto`, `all`, or empty for `all`. Anything else is refused, with its source.
-    pub fn parse(setting: &Setting) -> Result<Self, Error> {
-        let digits = !setting.value.is_empty() && setting.value.bytes().all(|b| b.is_ascii_digit());
-        match setting.value.as_str() {
-            "" | "all" => Ok(Self::All),
-            "auto" => Ok(Self::Auto),
-            // More digits than a usize holds is still more blocks than any model has: it clamps like any large number.
-            n if digits => Ok(Self::Count(n.parse().unwrap_or(usize::MAX))),
-            _ => Err(setting.refuse("a whole number of blocks, auto or all")),
-        }
+/// Reads how many blocks go to the device (rule O2): a whole number, `auto`, `all`, or empty for `all`. Anything else is
+/// refused, with its source.
+pub fn parse_request(setting: &Setting) -> Result<OffloadRequest, Error> {
+    let digits = !setting.value.is_empty() && setting.value.bytes().all(|b| b.is_ascii_digit());
+    match setting.value.as_str() {
+        "" => Ok(OffloadRequest::Unset),
+        "all" => Ok(OffloadRequest::All),
+        "auto" => Ok(OffloadRequest::Auto),
+        // More digits than 32 bits hold is still more blocks than any model has: it clamps like any large number.
+        n if digits => Ok(OffloadRequest::Blocks(n.parse().unwrap_or(u32::MAX))),
+        _ => Err(setting.refuse("a whole number of blocks, auto or all")),
     }
 }
 
@@ -112,6 +107,8 @@ pub struct Options {
     pub reserve: Reserve,
     /// Exempts the pages of the mapped file from the host's budget.
     pub allow_paging: bool,
+    /// What the caller itself holds besides, charged to the host: a text that is scored and its ids.
+    pub caller: Bytes,
 }
 
 impl Default for Options {
@@ -125,6 +122,7 @@ impl Default for Options {
             cpu_mem: None,
             reserve: Reserve::Quarter,
             allow_paging: false,
+            caller: Bytes::ZERO,
         }
     }
 }
@@ -138,10 +136,15 @@ impl Options {
     /// # Errors
     /// [`Error::Refused`] for the first that can't be read.
     pub fn check(&self) -> Result<(), Error> {
-        self.gpu_layers.as_ref().map(GpuLayers::parse).transpose()?;
+        self.gpu_layers.as_ref().map(parse_request).transpose()?;
         self.gpu_mem.as_ref().map(parse_mib).transpose()?;
         self.cpu_mem.as_ref().map(CpuMem::parse).transpose()?;
         Ok(())
+    }
+
+    /// Whether as many blocks as fit were asked for.
+    pub(crate) fn is_auto(&self) -> bool {
+        self.gpu_layers.as_ref().is_some_and(|s| matches!(parse_request(s), Ok(OffloadRequest::Auto)))
     }
 
     /// Positions of the context for a model that was trained on `n_ctx_train`.
@@ -164,18 +167,24 @@ mod tests {
     }
 
     #[test]
-    fn gpu_layers_take_numbers_and_two_words() {
-        assert_eq!(GpuLayers::parse(&set("")).unwrap(), GpuLayers::All);
-        assert_eq!(GpuLayers::parse(&set("all")).unwrap(), GpuLayers::All);
-        assert_eq!(GpuLayers::parse(&set("auto")).unwrap(), GpuLayers::Auto);
-        assert_eq!(GpuLayers::parse(&set("12")).unwrap(), GpuLayers::Count(12));
-        assert_eq!(GpuLayers::parse(&set("99999999999999999999999")).unwrap(), GpuLayers::Count(usize::MAX));
+    fn o2_gpu_layers_take_numbers_and_two_words() {
+        use OffloadRequest::{All, Auto, Blocks, Unset};
+        let cases = [
+            ("", Unset),
+            ("all", All),
+            ("auto", Auto),
+            ("12", Blocks(12)),
+            ("99999999999999999999999", Blocks(u32::MAX)),
+        ];
+        for (spelling, request) in cases {
+            assert_eq!(parse_request(&set(spelling)).unwrap(), request, "{spelling}");
+        }
     }
 
     #[test]
-    fn a_bad_setting_is_quoted_with_its_source() {
+    fn o2_a_bad_setting_is_quoted_with_its_source() {
         for bad in ["-1", "4.5", "12abc", "banana", " 3", "+3", "\u{1b}[2J"] {
-            let message = GpuLayers::parse(&set(bad)).unwrap_err().to_string();
+            let message = parse_request(&set(bad)).unwrap_err().to_string();
             assert!(
                 message.contains("--gpu-layers") && message.contains(&*bad.escape_debug().to_string()),
                 "{message}"

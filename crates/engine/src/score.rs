@@ -20,37 +20,43 @@ pub struct ScoredPosition {
     pub top: Vec<(TokenId, f32)>,
 }
 
-/// The score of a text.
+/// The score of a text: sums over its positions, which aren't kept.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Score {
-    /// Tokens of the text.
+    /// Tokens that were scored.
     pub n_tokens: usize,
     /// Mean of the negated [`logprob`](ScoredPosition::logprob); `None` for a single token.
     pub mean_nll: Option<f64>,
     /// `exp(mean_nll)`.
     pub perplexity: Option<f64>,
-    /// One entry a token.
-    pub positions: Vec<ScoredPosition>,
     /// Windows that the text was scored in: more than one if it is longer than the context.
     pub windows: usize,
     /// Whether the work was cancelled before the end.
     pub cancelled: bool,
 }
 
-/// Scores `ids`. A text longer than the context is scored in windows that start anew, each with `bos` where the model has
-/// one.
+/// Scores `ids`, one position after the other into `on_position`. A text longer than the context is scored in windows that
+/// start anew, each with `bos` where the model has one.
+///
+/// What it holds doesn't depend on the length of the text: one position, and a candidate for each token of the
+/// vocabulary, which [`Context::heap_bound`] counts.
 pub(crate) fn score(
     context: &mut Context,
     ids: &[TokenId],
     bos: Option<TokenId>,
     top: usize,
     cancel: &CancelFlag,
-    on_progress: &mut dyn FnMut(usize, usize),
+    on_position: &mut dyn FnMut(&ScoredPosition),
 ) -> Result<Score, Error> {
-    let mut positions = Vec::with_capacity(ids.len());
+    // What is known to fail fails before anything is told.
+    if let Some(&id) = ids.iter().find(|&&id| id as usize >= context.n_vocab()) {
+        return Err(Error::Token { id, n_vocab: context.n_vocab() });
+    }
+    let mut sums = Sums::default();
+    let mut position = ScoredPosition { token: 0, logprob: None, logsumexp: 0.0, top: Vec::new() };
     let mut windows = 0;
     let chunk_len = MAX_OUTPUT_ROWS.min(context.batch());
-    while positions.len() < ids.len() && !cancel.is_cancelled() {
+    while sums.n_tokens < ids.len() && !cancel.is_cancelled() {
         context.truncate(0);
         windows += 1;
         // The first window begins as the text does. A context of one position has no room for anything but the token.
@@ -58,49 +64,72 @@ pub(crate) fn score(
             context.forward(&[bos], 0..0, cancel)?;
         }
         let room = context.n_ctx() - context.committed().len();
-        let window = &ids[positions.len()..];
+        let window = &ids[sums.n_tokens..];
         for chunk in window[..room.min(window.len())].chunks(chunk_len) {
             if cancel.is_cancelled() || !context.forward(chunk, 0..chunk.len(), cancel)? {
                 break;
             }
             for (row, &token) in chunk.iter().enumerate() {
-                let next = ids.get(positions.len() + 1).copied();
-                positions.push(position(context.row(row), token, next, top));
+                let next = ids.get(sums.n_tokens + 1).copied();
+                position.set(context.row(row), token, next, top);
+                sums.add(&position);
+                on_position(&position);
             }
-            on_progress(positions.len(), ids.len());
         }
     }
-    Ok(summary(positions, ids.len(), windows))
+    Ok(sums.score(ids.len(), windows))
 }
 
-fn summary(positions: Vec<ScoredPosition>, n_asked: usize, windows: usize) -> Score {
-    let n_tokens = positions.len();
-    let nll: Vec<f64> = positions.iter().filter_map(|p| Some(-p.logprob?)).collect();
-    let mean_nll = (!nll.is_empty()).then(|| nll.iter().sum::<f64>() / nll.len() as f64);
-    let perplexity = mean_nll.map(f64::exp);
-    Score { n_tokens, mean_nll, perplexity, positions, windows, cancelled: n_tokens < n_asked }
+/// Running sums over positions.
+#[derive(Default)]
+struct Sums {
+    n_tokens: usize,
+    n_predicted: usize,
+    nll: f64,
 }
 
-fn position(logits: &[f32], token: TokenId, next: Option<TokenId>, top: usize) -> ScoredPosition {
-    let max = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    let sum: f64 = logits.iter().map(|&l| f64::from(l - max).exp()).sum();
-    let logsumexp = f64::from(max) + sum.ln();
-    let logprob = next.map(|id| f64::from(logits[id as usize]) - logsumexp);
-    ScoredPosition { token, logprob, logsumexp, top: largest(logits, top) }
-}
-
-fn largest(logits: &[f32], n: usize) -> Vec<(TokenId, f32)> {
-    let mut all: Vec<(TokenId, f32)> = (0..).zip(logits.iter().copied()).collect();
-    let order = |a: &(TokenId, f32), b: &(TokenId, f32)| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0));
-    let n = n.min(all.len());
-    if n > 0 && n < all.len() {
-        all.select_nth_unstable_by(n - 1, order);
+impl Sums {
+    fn add(&mut self, position: &ScoredPosition) {
+        self.n_tokens += 1;
+        if let Some(logprob) = position.logprob {
+            self.n_predicted += 1;
+            self.nll -= logprob;
+        }
     }
-    all.truncate(n);
-    // One list a position is kept: not with the room of a whole vocabulary.
-    all.shrink_to_fit();
-    all.sort_unstable_by(order);
-    all
+
+    fn score(&self, n_asked: usize, windows: usize) -> Score {
+        let mean_nll = (self.n_predicted > 0).then(|| self.nll / self.n_predicted as f64);
+        let perplexity = mean_nll.map(f64::exp);
+        Score { n_tokens: self.n_tokens, mean_nll, perplexity, windows, cancelled: self.n_tokens < n_asked }
+    }
+}
+
+impl ScoredPosition {
+    /// Becomes the prediction that `logits` make after `token`, in the memory of the one before.
+    fn set(&mut self, logits: &[f32], token: TokenId, next: Option<TokenId>, top: usize) {
+        let max = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        let sum: f64 = logits.iter().map(|&l| f64::from(l - max).exp()).sum();
+        self.token = token;
+        self.logsumexp = f64::from(max) + sum.ln();
+        self.logprob = next.map(|id| f64::from(logits[id as usize]) - self.logsumexp);
+        set_largest(&mut self.top, logits, top);
+    }
+}
+
+/// Fills `list` with the `n` largest logits.
+fn set_largest(list: &mut Vec<(TokenId, f32)>, logits: &[f32], n: usize) {
+    list.clear();
+    let n = n.min(logits.len());
+    if n == 0 {
+        return;
+    }
+    list.extend((0..).zip(logits.iter().copied()));
+    let order = |a: &(TokenId, f32), b: &(TokenId, f32)| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0));
+    if n < list.len() {
+        list.select_nth_unstable_by(n - 1, order);
+    }
+    list.truncate(n);
+    list.sort_unstable_by(order);
 }
 
 #[cfg(test)]
@@ -110,19 +139,25 @@ mod tests {
     #[test]
     fn the_largest_logits_come_first_and_ties_by_id() {
         let logits = [0.5, 2.0, -1.0, 2.0, 0.0];
-        assert_eq!(largest(&logits, 3), vec![(1, 2.0), (3, 2.0), (0, 0.5)]);
-        assert_eq!(largest(&logits, 0), vec![]);
-        assert_eq!(largest(&logits, 9).len(), 5);
-        assert!(largest(&logits, 2).capacity() < 5);
+        let mut list = vec![(7, 7.0)];
+        let mut largest = |n| {
+            set_largest(&mut list, &logits, n);
+            list.clone()
+        };
+        assert_eq!(largest(3), [(1, 2.0), (3, 2.0), (0, 0.5)]);
+        assert_eq!(largest(0), []);
+        assert_eq!(largest(9).len(), 5);
     }
 
     #[test]
     fn a_position_is_a_normalized_distribution() {
-        let p = position(&[1.0, 2.0, 3.0], 7, Some(2), 1);
+        let mut p = ScoredPosition { token: 0, logprob: None, logsumexp: 0.0, top: Vec::new() };
+        p.set(&[1.0, 2.0, 3.0], 7, Some(2), 1);
         let expected = (1f64.exp() + 2f64.exp() + 3f64.exp()).ln();
         assert!(
             (p.logsumexp - expected).abs() < 1e-9 && (p.logprob.unwrap() - (3.0 - expected)).abs() < 1e-9
         );
-        assert_eq!(position(&[0.0], 0, None, 1).logprob, None);
+        p.set(&[0.0], 0, None, 1);
+        assert_eq!((p.logprob, p.top), (None, vec![(0, 0.0)]));
     }
 }

@@ -6,12 +6,12 @@ mod common;
 
 use std::path::PathBuf;
 
-use common::{ARCHS, arch, host, load, options, score};
+use common::{ARCHS, TestMachine, arch, host, load, options, score};
 use minfer_engine::{
     BackendMemory, BenchOptions, CancelFlag, Engine, Error, ErrorKind, ModelFile, Options, Planned, Setting,
     plan,
 };
-use minfer_tensor::DType;
+use minfer_tensor::{Bytes, DType};
 
 const IDS: [u32; 40] = {
     let mut ids = [0; 40];
@@ -31,8 +31,8 @@ fn configurations() -> impl Iterator<Item = (&'static str, DType)> {
 
 /// All logits of all positions, as bits.
 fn bits(engine: &mut Engine) -> Vec<(u32, u32)> {
-    let scored = score(engine, &IDS, 128);
-    scored.positions.iter().flat_map(|p| p.top.iter().map(|&(id, logit)| (id, logit.to_bits()))).collect()
+    let (_, positions) = score(engine, &IDS, 128);
+    positions.iter().flat_map(|p| p.top.iter().map(|&(id, logit)| (id, logit.to_bits()))).collect()
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn logits_do_not_depend_on_batch_or_threads() {
 #[test]
 fn b4_the_report_of_a_run_is_the_plan_to_the_byte() {
     for ((name, kv_type), batch) in configurations().flat_map(|c| [1, 7, 512].map(|batch| (c, batch))) {
-        let ((host, _), options) = (host(2), Options { kv_type, ..options(batch) });
+        let (host, options) = (host(2), Options { kv_type, ..options(batch) });
         let planned = plan(&ModelFile::open(&arch(name)).unwrap(), &options, &host).unwrap();
         let mut engine = load(&arch(name), &options, 2);
         assert_eq!(engine.plan().backends, planned.backends);
@@ -71,13 +71,23 @@ fn b4_the_report_of_a_run_is_the_plan_to_the_byte() {
     }
 }
 
+#[test]
+fn b4_what_the_caller_holds_is_planned_and_reported() {
+    let host_bytes = |caller: u64| {
+        let options = Options { caller: Bytes::new(caller), ..options(8) };
+        let engine = load(&arch("llama-dense"), &options, 1);
+        [engine.plan(), &engine.memory_report()].map(|plan| plan.backends[0].host_bytes)
+    };
+    assert_eq!(host_bytes(1000), host_bytes(0).map(|bytes| bytes + 1000));
+}
+
 fn categories(b: &BackendMemory) -> [u64; 6] {
     [b.weights_bytes, b.kv_bytes, b.pool_bytes, b.scratch_bytes, b.staging_bytes, b.mapped_bytes]
 }
 
 #[test]
 fn b4_a_quantized_cache_takes_34_bytes_for_32_elements_and_no_copy() {
-    let (host, _) = host(2);
+    let host = host(2);
     let file = ModelFile::open(&arch("qwen3-dense")).unwrap();
     let held = |kv_type| {
         let plan = plan(&file, &Options { kv_type, ..options(8) }, &host).unwrap();
@@ -111,7 +121,7 @@ fn small_heads(dir: &tempfile::TempDir) -> PathBuf {
 
 #[test]
 fn heads_that_are_no_whole_blocks_are_refused_before_loading() {
-    let (host, _) = host(1);
+    let host = host(1);
     let options = Options { kv_type: DType::Q8_0, ..options(8) };
     let dir = tempfile::tempdir().unwrap();
     let file = ModelFile::open(&small_heads(&dir)).unwrap();
@@ -139,7 +149,8 @@ fn a10_decoding_reuses_one_graph() {
 
 #[test]
 fn b3_a_refusal_comes_before_loading_and_its_alternatives_are_admitted() {
-    let (host, backend) = host(1);
+    let machine = TestMachine::new(1);
+    let host = machine.host();
     let file = ModelFile::open(&arch("llama-dense")).unwrap();
     let needed = plan(&file, &options(32), &host).unwrap().backends[0].total_bytes;
     let with =
@@ -148,13 +159,13 @@ fn b3_a_refusal_comes_before_loading_and_its_alternatives_are_admitted() {
     assert!(plan(&file, &with(fits), &host).unwrap().fits);
     let refused = Planned::new(file, &with(fits - 1), &host).unwrap();
     assert!(!refused.plan().fits && refused.plan().refusal.is_some());
-    let error = Engine::load(refused, vec![Box::new(backend)], &mut |_| panic!("loaded"));
+    let error = Engine::load(refused, &machine, &mut |_| panic!("loaded"));
     assert_eq!(error.unwrap_err().kind(), ErrorKind::Refused);
 }
 
 #[test]
 fn b3_the_largest_kv_type_that_fits_is_proposed() {
-    let (host, _) = host(1);
+    let host = host(1);
     let file = ModelFile::open(&arch("qwen3-dense")).unwrap();
     let with = |kv_type, cpu_mem| Options { ctx: Some(1 << 14), kv_type, cpu_mem, ..options(8) };
     let mib = |kv_type| {
@@ -175,31 +186,33 @@ fn tokens_beyond_the_context_or_the_vocabulary_are_refused() {
     let long = BenchOptions { prompt: 65, generate: 0, depth: 0 };
     let error = engine.bench(long, &CancelFlag::new()).unwrap_err();
     assert!(matches!(error, Error::PromptTooLong { .. }), "{error}");
-    let error = engine.score(&[128], 1, &CancelFlag::new(), &mut |_, _| {}).unwrap_err();
+    let error = engine.score(&[5, 128], 1, &CancelFlag::new(), &mut |_| panic!("scored")).unwrap_err();
     assert!(matches!(error, Error::Token { id: 128, n_vocab: 128 }), "{error}");
 }
 
 #[test]
 fn a_text_longer_than_the_context_is_scored_in_windows() {
     let mut engine = load(&arch("llama-dense"), &Options { ctx: Some(16), ..options(8) }, 1);
-    let scored = score(&mut engine, &IDS, 1);
-    assert_eq!((scored.n_tokens, scored.windows, scored.positions.len()), (40, 3, 40));
-    assert!(
-        scored.positions[..39].iter().all(|p| p.logprob.is_some()) && scored.positions[39].logprob.is_none()
-    );
+    let (scored, positions) = score(&mut engine, &IDS, 1);
+    assert_eq!((scored.n_tokens, scored.windows, positions.len()), (40, 3, 40));
+    assert!(positions[..39].iter().all(|p| p.logprob.is_some()) && positions[39].logprob.is_none());
+    let nll = -positions.iter().filter_map(|p| p.logprob).sum::<f64>();
+    assert_eq!(scored.mean_nll, Some(nll / 39.0));
 }
 
 #[test]
 fn cancelled_work_ends_at_the_last_committed_batch() {
     let mut engine = load(&arch("llama-dense"), &options(8), 1);
     let cancel = CancelFlag::new();
-    let scored = engine.score(&IDS, 1, &cancel, &mut |done, _| {
-        if done >= 16 {
+    let mut done = 0;
+    let scored = engine.score(&IDS, 1, &cancel, &mut |_| {
+        done += 1;
+        if done >= 12 {
             cancel.cancel();
         }
     });
     let scored = scored.unwrap();
-    assert!(scored.cancelled && scored.positions.len() == 16 && engine.committed() == &IDS[..16]);
+    assert!(scored.cancelled && scored.n_tokens == 16 && done == 16 && engine.committed() == &IDS[..16]);
 }
 
 #[test]
@@ -210,6 +223,6 @@ fn a_file_that_is_cut_while_mapped_ends_in_an_error() {
     let mut engine = load(&path, &options(8), 2);
     score(&mut engine, &IDS, 1);
     std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(8192).unwrap();
-    let error = engine.score(&IDS, 1, &CancelFlag::new(), &mut |_, _| {}).unwrap_err();
+    let error = engine.score(&IDS, 1, &CancelFlag::new(), &mut |_| {}).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Model, "{error}");
 }

@@ -34,6 +34,7 @@ pub use backend::{
 };
 pub use cache::{CParams, CacheStats, GraphCache, GraphParams, MAX_CACHED_GRAPHS, Rung, rung_for, rungs};
 pub use cancel::CancelFlag;
+pub use dry::idle;
 pub use error::{Error, Result};
 pub use ir::{
     Activation, AttentionSpec, CNode, ComputeGraph, GraphBuilder, GraphError, InputId, NodeId, Op, RopeSpec,

@@ -46,7 +46,7 @@ impl FakeSpec {
             fixed: 0,
             align: 1,
             max_buffer: u64::MAX,
-            unified: false,
+            unified: true,
         }
     }
 
@@ -58,6 +58,7 @@ impl FakeSpec {
             copies_weights: true,
             fixed: 1000,
             align: 64,
+            unified: false,
             ..Self::cpu()
         }
     }

@@ -13,6 +13,7 @@ pub mod oracle;
 pub mod random;
 pub mod rng;
 pub mod runner;
+pub mod scripted;
 pub mod tolerance;
 pub mod transformer;
 

@@ -45,8 +45,10 @@ pub(super) fn compose(kernel: Kernel) -> String {
         }
         Kernel::GetRows { format, table } => {
             let access = if table == Access::Read { "read" } else { "read_write" };
-            let body = wgsl!("get_rows").replace("TABLE_ACCESS", access);
-            module.entry(false).unpack(format, "table").add(&body);
+            module
+                .entry(false)
+                .unpack(format, "table")
+                .add(&wgsl!("get_rows").replace("TABLE_ACCESS", access));
         }
         Kernel::RmsNorm { subgroup, .. } => {
             module.sum(subgroup).add(wgsl!("rms_norm"));
@@ -54,14 +56,14 @@ pub(super) fn compose(kernel: Kernel) -> String {
         Kernel::Add => {
             module.entry(false).add(wgsl!("element_pairs")).add(wgsl!("add"));
         }
+        Kernel::Glu(activation) => {
+            module.entry(false).add(wgsl!("element_pairs")).add(wgsl!("sigmoid")).add(glu(activation));
+        }
         Kernel::Scale => {
             module.entry(false).add(wgsl!("elements")).add(wgsl!("scale"));
         }
         Kernel::Softcap => {
-            module.entry(false).add(wgsl!("tanh")).add(wgsl!("elements")).add(wgsl!("softcap"));
-        }
-        Kernel::Glu(activation) => {
-            module.entry(false).add(wgsl!("element_pairs")).add(wgsl!("sigmoid")).add(glu(activation));
+            module.entry(false).add(wgsl!("elements")).add(wgsl!("tanh")).add(wgsl!("softcap"));
         }
         Kernel::Rope { style, factors } => {
             module.entry(false).add(wgsl!("rope")).add(places(style)).add(division(factors));

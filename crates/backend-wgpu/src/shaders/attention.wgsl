@@ -4,7 +4,8 @@
 // runs of KEYS keys. Each eight has its own online softmax: the largest score so far, the sum of weights relative to it,
 // and the weighted sum of values. They are merged at the end, so nothing but the dot products is exchanged before.
 
-const EIGHTHS: u32 = WORKGROUP / 8u;
+// Eights of invocations.
+const GROUPS: u32 = WORKGROUP / 8u;
 const KEYS: u32 = 4u;
 // Groups of eight dimensions that an invocation has.
 const PARTS: u32 = (HEAD_DIM + 63u) / 64u;
@@ -40,8 +41,8 @@ var<immediate> p: Params;
 @group(0) @binding(3) var<storage, read_write> positions: array<i32>;
 @group(0) @binding(4) var<storage, read_write> out: array<f32>;
 
-var<workgroup> peaks: array<f32, EIGHTHS>;
-var<workgroup> weights: array<f32, EIGHTHS>;
+var<workgroup> peaks: array<f32, GROUPS>;
+var<workgroup> weights: array<f32, GROUPS>;
 var<workgroup> merged: array<vec4<f32>, 2u * WORKGROUP>;
 
 // The online softmax of some keys.
@@ -119,11 +120,11 @@ fn share_of(s: ptr<function, Softmax>, lane: u32) -> f32 {
     }
     workgroupBarrier();
     var top = peaks[0];
-    for (var i = 1u; i < EIGHTHS; i++) {
+    for (var i = 1u; i < GROUPS; i++) {
         top = max(top, peaks[i]);
     }
     var total = 0.0;
-    for (var i = 0u; i < EIGHTHS; i++) {
+    for (var i = 0u; i < GROUPS; i++) {
         total += weights[i] * exp(peaks[i] - top);
     }
     return select(exp((*s).peak - top) / total, 0.0, total == 0.0);
@@ -137,7 +138,7 @@ fn merge(s: ptr<function, Softmax>, share: f32, first: u32, lane: u32, live: boo
         workgroupBarrier();
         if (lane < 16u && live) {
             var sum = merged[lane];
-            for (var i = 1u; i < EIGHTHS; i++) {
+            for (var i = 1u; i < GROUPS; i++) {
                 sum += merged[16u * i + lane];
             }
             for (var i = 0u; i < 4u; i++) {
@@ -171,7 +172,7 @@ fn run(workgroup: vec3<u32>, lane: u32) {
     var s = Softmax();
     s.peak = LOWEST;
     var step = 0u;
-    for (var run_start = start; run_start < end; run_start += EIGHTHS * KEYS) {
+    for (var run_start = start; run_start < end; run_start += GROUPS * KEYS) {
         let key = run_start + (lane >> 3u) * KEYS;
         let heads = heads_of(key, end, kv_head);
         let dots = sum_of_eight(dots_of(&query, heads, lane & 7u), lane, step);

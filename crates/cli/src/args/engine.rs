@@ -7,7 +7,7 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, ValueEnum};
 use minfer_engine::{Options, Reserve, Setting};
-use minfer_tensor::DType;
+use minfer_tensor::{Bytes, DType};
 
 use super::ENGINE;
 use crate::env;
@@ -50,21 +50,22 @@ pub(crate) struct EngineArgs {
     /// auto, cpu, wgpu[:NAME] or cuda[:N]
     #[arg(long, value_name = "DEVICE", default_value_t = Device::Auto, help_heading = ENGINE)]
     pub(crate) device: Device,
-    /// Where the memory policy's settings came from.
+    /// Where the settings came from that are judged later.
     #[arg(skip)]
     sources: Sources,
 }
 
-/// Which settings came from the environment.
+/// The flag or the variable of each setting that parsing doesn't judge.
 #[derive(Debug, Default)]
 struct Sources {
     gpu_layers: String,
     gpu_mem: String,
     cpu_mem: String,
+    device: String,
 }
 
 impl EngineArgs {
-    /// Remembers where each setting of the memory policy came from.
+    /// Remembers where each setting came from that is judged later.
     pub(super) fn record_sources(&mut self, matches: &ArgMatches) {
         let source = |id: &str| {
             let long = id.replace('_', "-");
@@ -77,7 +78,13 @@ impl EngineArgs {
             gpu_layers: source("gpu_layers"),
             gpu_mem: source("gpu_mem"),
             cpu_mem: source("cpu_mem"),
+            device: source("device"),
         };
+    }
+
+    /// Where the device was asked for: `--device`, or its variable.
+    pub(crate) fn device_source(&self) -> &str {
+        &self.sources.device
     }
 
     /// What the engine is asked for.
@@ -92,6 +99,7 @@ impl EngineArgs {
             cpu_mem: setting(&self.cpu_mem, &self.sources.cpu_mem),
             reserve: self.gpu_reserve.reserve(),
             allow_paging: self.allow_paging,
+            caller: Bytes::ZERO,
         }
     }
 

@@ -7,6 +7,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::builder::FalseyValueParser;
+use clap::error::{ContextKind, ContextValue};
 use clap::{Arg, ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use minfer_text::TokenId;
 
@@ -183,7 +184,8 @@ impl Cli {
     /// # Errors
     /// clap's own, `--help` and `--version` among them.
     pub(crate) fn parse_args(args: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
-        let matches = definition().try_get_matches_from(args)?;
+        let args: Vec<OsString> = args.into_iter().collect();
+        let matches = definition().try_get_matches_from(&args).map_err(|error| with_source(error, &args))?;
         let mut cli = Self::from_arg_matches(&matches)?;
         if let (Some(model), Some((_, matches))) = (cli.command.model_mut(), matches.subcommand()) {
             model.engine.record_sources(matches);
@@ -231,6 +233,19 @@ fn with_twin(arg: Arg) -> Arg {
         _ => arg,
     };
     if env::is_set(&twin) { arg.env(twin) } else { arg }
+}
+
+/// An error about the value of an option names the variable that it came from, if it did: clap names the option.
+fn with_source(mut error: clap::Error, args: &[OsString]) -> clap::Error {
+    let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else { return error };
+    let flag = option.split([' ', '=']).next().unwrap_or_default().to_owned();
+    let is_flag = |arg: &OsString| arg.to_string_lossy().split('=').next() == Some(&flag);
+    let twin = flag.strip_prefix("--").map(env::option_twin).filter(|twin| env::is_set(twin));
+    // A flag wins over its variable, so what was on the line is at fault.
+    if let Some(twin) = twin.filter(|_| !args.iter().any(is_flag)) {
+        error.insert(ContextKind::InvalidArg, ContextValue::String(twin));
+    }
+    error
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! `minfer devices`: backends, devices, and what they say of their memory.
 
 use minfer_backend_cpu::CpuSpec;
+use minfer_backend_wgpu::{Adapter, adapters};
 use minfer_engine::{MemoryAnswer, host_memory};
 use minfer_graph::DeviceSpec;
 use serde::Serialize;
@@ -28,12 +29,23 @@ struct Device {
 
 /// Lists the devices, the host last.
 pub(super) fn devices(args: &DevicesArgs) -> Result<(), CliError> {
-    let devices = Devices { devices: vec![host()] };
+    let devices = Devices { devices: adapters().iter().map(device).chain([host()]).collect() };
     if args.output.json {
         return output::print_json(&Versioned::new(devices));
     }
     let lines: String = devices.devices.iter().map(line).collect();
     output::print(&lines)
+}
+
+fn device(adapter: &Adapter) -> Device {
+    let spec = adapter.spec();
+    Device {
+        backend: spec.name().to_owned(),
+        name: adapter.name().to_owned(),
+        software: adapter.is_software(),
+        unified: adapter.is_unified(),
+        memory: MemoryAnswer::from(&adapter.memory()),
+    }
 }
 
 fn host() -> Device {

@@ -32,6 +32,34 @@ fn a_bad_setting_of_the_memory_policy_is_3_and_quoted_with_its_source() {
 }
 
 #[test]
+fn a_bad_variable_is_named_and_not_the_option_it_stands_for() {
+    for (option, bad, code) in [
+        ("--gpu-layers", "some", 3),
+        ("--gpu-mem", "1.5", 3),
+        ("--cpu-mem", "1GiB", 3),
+        ("--gpu-reserve", "half", 2),
+        ("--ctx", "0", 2),
+        ("--batch", "many", 2),
+        ("--kv-type", "f64", 2),
+        ("--threads", "513", 2),
+        ("--device", "tpu", 2),
+        ("--device", "cuda:7", 1),
+    ] {
+        let variable = format!("MINFER_{}", option[2..].to_uppercase().replace('-', "_"));
+        let plan = || minfer(&["plan", model()]);
+        let refused = finish(plan().env(&variable, bad));
+        refused.assert_error(code, &[&variable, bad]);
+        assert!(!refused.err.contains(option), "{}", refused.err);
+        // Where both are bad, the flag is the one that is read.
+        let refused = finish(plan().args([option, bad]).env(&variable, "worse"));
+        refused.assert_error(code, &[option, bad]);
+        assert!(!refused.err.contains(&variable), "{}", refused.err);
+    }
+    finish(minfer(&["plan", model()]).env("MINFER_MEMORY_REPORT", "/no/such/report"))
+        .assert_error(1, &["/no/such/report"]);
+}
+
+#[test]
 fn an_empty_variable_counts_as_unset_and_a_flag_wins() {
     let plan =
         finish(minfer(&["plan", model(), "--json"]).env("MINFER_CTX", "").env("MINFER_GPU_LAYERS", ""))

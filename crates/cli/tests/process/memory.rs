@@ -76,7 +76,46 @@ fn b4_resident_memory_is_what_was_planned() {
     }
 }
 
-/// The mapped file isn't anonymous memory a second time (scenarios 5 and 7): its 92 MiB would break the bound.
+/// Beside the mapped file there is no copy of it: 92 MiB more would break the bound.
+#[test]
+fn s5_the_weights_of_a_mapped_file_are_not_held_a_second_time() {
+    let plan = planned(&[SMOLLM2, "--ctx", "512"]);
+    let (mapped, anonymous) = (bytes(&plan, "mapped_bytes"), bytes(&plan, "anonymous_bytes"));
+    assert!(mapped > 2 * slack(anonymous), "{mapped} bytes would go unnoticed");
+    let peak = peak_anonymous(&["run", SMOLLM2, "Hello", "-n", "1", "--ctx", "512"]);
+    assert!(peak <= anonymous + slack(anonymous), "{peak} resident, {anonymous} planned");
+}
+
+#[test]
+fn s7_a_mapped_file_is_counted_once_and_apart_from_the_rest() {
+    let plan = planned(&[SMOLLM2]);
+    let inspected = run(&["inspect", SMOLLM2, "--json"]).json();
+    let tensors = inspected["tensors"].as_array().unwrap().iter().map(|t| bytes(t, "bytes"));
+    assert_eq!(bytes(&plan, "mapped_bytes"), tensors.sum::<u64>());
+    let rest = ["kv_bytes", "pool_bytes", "scratch_bytes", "host_bytes"].map(|key| bytes(&plan, key));
+    assert_eq!(bytes(&plan, "anonymous_bytes"), rest.iter().sum::<u64>());
+}
+
+/// Of a text of a mebibyte the predictions are 9 MiB and their JSON 27: neither is kept, only what is charged.
+#[test]
+fn b4_resident_memory_does_not_grow_with_the_text_that_is_scored() {
+    const N_TOKENS: usize = 8700;
+    // A special token is found whole, however long it is: many bytes, few tokens to compute.
+    let (model, token) = model_with_a_long_token(121);
+    let path = scratch("scored.txt");
+    let peak = |n_tokens: usize| {
+        fs::write(&path, token.repeat(n_tokens)).unwrap();
+        let text = ["--file", path.to_str().unwrap(), "--json", "--top", "128", "-q"];
+        peak_anonymous(&[&["perplexity", &model, "--ctx", "256"], &text[..]].concat())
+    };
+    let (anonymous, short, long) =
+        (bytes(&planned(&[&model, "--ctx", "256"]), "anonymous_bytes"), peak(300), peak(N_TOKENS));
+    let charged = (3 * token.len() * N_TOKENS + 4 * (N_TOKENS + 1)) as u64;
+    assert!(long <= short + charged + 4 * MIB, "{short} bytes resident, {long} for a longer text");
+    let planned = anonymous + charged;
+    assert!(long <= planned + slack(planned), "{long} bytes resident, {planned} planned");
+}
+
 #[test]
 fn b4_resident_memory_of_a_real_model_is_what_was_planned() {
     let tokens = vec!["5"; 64].join(",");

@@ -152,6 +152,14 @@ fn tokens() -> impl Iterator<Item = String> {
     special.into_iter().chain(visible).chain(["ab".to_owned()]).chain(fillers).take(N_VOCAB)
 }
 
+/// The model with a special token of so many bytes, and that token.
+pub(crate) fn model_with_a_long_token(len: usize) -> (String, String) {
+    let token = format!("<|{}|>", "x".repeat(len - 4));
+    let vocabulary = tokens().map(|t| if t == "<|im_start|>" { token.clone() } else { t });
+    let model = write_model("long-token", &[("tokenizer.ggml.tokens", strings(vocabulary))]);
+    (model, token)
+}
+
 /// The vocabulary with a bell instead of each filler.
 pub(crate) fn hostile_tokens() -> OwnedValue {
     // Byte 7 in the alphabet of byte-level tokens.

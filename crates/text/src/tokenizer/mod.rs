@@ -135,6 +135,14 @@ impl Tokenizer {
         Ok(ids)
     }
 
+    /// Bytes that [`encode`](Self::encode) of a text of `text_len` bytes to `n_ids` ids takes at most, the text and the ids
+    /// included, beside the working memory of its longest word. Saturates.
+    pub fn encode_bound(text_len: usize, n_ids: usize) -> Bytes {
+        // SentencePiece copies the text without its marks, and again with the space in front.
+        let text = text_len.saturating_mul(3);
+        Bytes::from(text.saturating_add(n_ids.saturating_mul(size_of::<TokenId>())))
+    }
+
     fn encode_plain(&self, text: &str, merger: &mut Merger, ids: &mut Vec<TokenId>) -> Result<(), Error> {
         if text.is_empty() {
             return Ok(());

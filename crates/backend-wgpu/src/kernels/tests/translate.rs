@@ -6,7 +6,10 @@ use naga::back::{hlsl, msl, spv};
 use naga::proc::BoundsCheckPolicies;
 use naga::valid::{Capabilities, ModuleInfo, ShaderStages, SubgroupOperationSet, ValidationFlags, Validator};
 
-use crate::kernels::{Access, Kernel};
+use crate::kernels::{
+    Access, AttentionParams, ElementParams, GetRowsParams, Kernel, MatMulParams, RmsNormParams, RopeParams,
+    WriteRowsParams,
+};
 
 /// Every format, activation and style, with and without subgroups.
 pub(super) fn variants() -> Vec<Kernel> {
@@ -122,8 +125,21 @@ fn every_kernel_becomes_spir_v() {
     }
 }
 
+/// Bytes of the parameters that the host passes.
+fn params_size(kernel: Kernel) -> usize {
+    match kernel {
+        Kernel::MatVec { .. } | Kernel::MatMul { .. } => size_of::<MatMulParams>(),
+        Kernel::GetRows { .. } => size_of::<GetRowsParams>(),
+        Kernel::RmsNorm { .. } => size_of::<RmsNormParams>(),
+        Kernel::Add | Kernel::Scale | Kernel::Softcap | Kernel::Glu(_) => size_of::<ElementParams>(),
+        Kernel::Rope { .. } => size_of::<RopeParams>(),
+        Kernel::WriteRows { .. } => size_of::<WriteRowsParams>(),
+        Kernel::Attention { .. } => size_of::<AttentionParams>(),
+    }
+}
+
 #[test]
-fn bindings_and_parameters_are_those_of_the_module() {
+fn bindings_and_parameters_are_those_of_the_host() {
     for kernel in variants() {
         let (module, _) = validate(kernel);
         let mut found: Vec<(u32, Access)> = Vec::new();
@@ -136,5 +152,9 @@ fn bindings_and_parameters_are_those_of_the_module() {
         found.sort_by_key(|(binding, _)| *binding);
         assert!(found.iter().map(|(binding, _)| *binding).eq(0..found.len() as u32), "{kernel:?}");
         assert!(found.iter().map(|(_, access)| access).eq(kernel.bindings()), "{kernel:?}");
+        let mut globals = module.global_variables.iter().map(|(_, global)| global);
+        let params = globals.find(|global| global.space == naga::AddressSpace::Immediate);
+        let size = module.types[params.expect("every kernel has parameters").ty].inner.size(module.to_ctx());
+        assert_eq!(size as usize, params_size(kernel), "{kernel:?}");
     }
 }

@@ -1,0 +1,83 @@
+//! The backends of this machine, by the options.
+
+use std::sync::Arc;
+
+use minfer_backend_cpu::{CpuBackend, CpuSpec};
+use minfer_backend_wgpu::{Adapter, OpenOptions, choose};
+use minfer_engine::{Host, HostDevice, Machine, host_memory};
+use minfer_graph::{Backend, BackendError, DeviceMemory};
+
+use crate::args::{Device, EngineArgs};
+use crate::env;
+use crate::error::CliError;
+
+/// The processor, and the device that the options name, if there is one. Nothing is opened yet.
+pub(crate) struct LocalMachine {
+    cpu: CpuSpec,
+    device: Option<Adapter>,
+    /// Why there is no device although there could be one.
+    no_device: Option<String>,
+}
+
+impl LocalMachine {
+    /// Finds the device of `--device`.
+    ///
+    /// # Errors
+    /// If a device is named that isn't there.
+    pub(crate) fn find(args: &EngineArgs) -> Result<Self, CliError> {
+        let cpu = CpuSpec::detect(args.n_threads());
+        let without = |no_device| Self { cpu, device: None, no_device };
+        match &args.device {
+            Device::Cpu => Ok(without(None)),
+            Device::Cuda(_) => Err(absent(args)),
+            Device::Wgpu(name) => {
+                let device = choose(name.as_deref(), true).map_err(|_| absent(args))?;
+                Ok(Self { device, ..without(None) })
+            }
+            // Nobody asked for a device: one that can't be had is worth a word, not an error.
+            Device::Auto => Ok(match choose(None, false) {
+                Ok(device) => Self { device, ..without(None) },
+                Err(error) => without(Some(format!("{error}: running on the CPU"))),
+            }),
+        }
+    }
+
+    /// The description that plans are made for, with what memory there is now.
+    pub(crate) fn host(&self) -> Host {
+        let device = self.device.as_ref();
+        Host {
+            cpu: Arc::new(self.cpu),
+            threads: self.cpu.threads(),
+            cpu_level: self.cpu.kernels().name().to_owned(),
+            memory: host_memory(),
+            device: device.map(|adapter| HostDevice { spec: adapter.spec(), memory: adapter.memory() }),
+            no_device: self.no_device.clone(),
+        }
+    }
+
+    /// What a person should know of the device before its speed surprises them.
+    pub(crate) fn remark(&self) -> Option<String> {
+        let software = self.device.as_ref().filter(|adapter| adapter.is_software())?;
+        Some(format!("{} is no graphics processor: the CPU runs its shaders", software.name()))
+    }
+}
+
+impl Machine for LocalMachine {
+    fn device_memory(&self) -> DeviceMemory {
+        self.device.as_ref().map_or(DeviceMemory::NoDevice, Adapter::memory)
+    }
+
+    fn open_device(&self) -> Result<Box<dyn Backend>, BackendError> {
+        let adapter = self.device.as_ref().expect("a plan uses the device that it was made for");
+        let options = OpenOptions { cache_dir: env::cache_dir(), ..OpenOptions::default() };
+        Ok(Box::new(adapter.open(options)?))
+    }
+
+    fn open_cpu(&self) -> Result<Box<dyn Backend>, BackendError> {
+        Ok(Box::new(CpuBackend::new(self.cpu)?))
+    }
+}
+
+fn absent(args: &EngineArgs) -> CliError {
+    CliError::NoDevice { source_name: args.device_source().to_owned(), wanted: args.device.to_string() }
+}
