@@ -17,8 +17,12 @@ const MOST_BYTES: u64 = 512 << 20;
 const WORKGROUP: u64 = 256;
 /// Enough to fill a large device; each invocation reads many times.
 const WORKGROUPS: u32 = 4096;
-/// Measured after one that isn't; the best counts.
+/// Measurements, of which the best counts.
 const TIMES: usize = 5;
+/// A measurement takes about so long, so that handing the work over doesn't matter.
+const SECONDS: f64 = 0.02;
+/// Most readings of a measurement.
+const MOST_READINGS: f64 = 256.0;
 
 /// Bytes a second, with a buffer of at most `most` bytes.
 pub(crate) fn measure(gpu: &Gpu, most: u64) -> Result<f64, BackendError> {
@@ -26,21 +30,26 @@ pub(crate) fn measure(gpu: &Gpu, most: u64) -> Result<f64, BackendError> {
     let source = gpu.create_buffer("bandwidth", bytes, BufferUsages::STORAGE | BufferUsages::COPY_DST)?;
     let sums = gpu.create_buffer("sums", u64::from(WORKGROUPS) * WORKGROUP * 4, BufferUsages::STORAGE)?;
     let (pipeline, group) = gpu.scoped(Bytes::ZERO, || compile(&gpu.device, [&source, &sums]))?;
-    let mut seconds = f64::INFINITY;
-    for _ in 0..=TIMES {
+    let seconds = |readings: u32| -> Result<f64, BackendError> {
         let mut encoder = gpu.encoder();
         let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
         pass.set_pipeline(&pipeline);
         pass.set_bind_group(0, &group, &[]);
-        pass.dispatch_workgroups(WORKGROUPS, 1, 1);
+        (0..readings).for_each(|_| pass.dispatch_workgroups(WORKGROUPS, 1, 1));
         drop(pass);
-        // The first run also makes the buffer zero; the best of all isn't that one.
         let start = Instant::now();
         let submission = gpu.submit(encoder)?;
         gpu.wait(Some(submission))?;
-        seconds = seconds.min(start.elapsed().as_secs_f64());
+        Ok(start.elapsed().as_secs_f64())
+    };
+    // The first time the buffer is filled with zeros and the kernel is compiled.
+    seconds(1)?;
+    let readings = (SECONDS / seconds(1)?).clamp(1.0, MOST_READINGS) as u32;
+    let mut best = f64::INFINITY;
+    for _ in 0..TIMES {
+        best = best.min(seconds(readings)?);
     }
-    Ok(bytes as f64 / seconds)
+    Ok(bytes as f64 * f64::from(readings) / best)
 }
 
 fn compile(device: &wgpu::Device, buffers: [&wgpu::Buffer; 2]) -> (wgpu::ComputePipeline, wgpu::BindGroup) {

@@ -24,7 +24,10 @@ pub struct OpenOptions {
     pub memory: Option<MemoryProvider>,
     /// Most bytes of a weight in one buffer, if fewer than the adapter allows; longer weights are cut between rows.
     pub weight_chunk: Option<Bytes>,
-    /// Failures on order.
+    /// Products that one submission may have, in place of about a second's; for tests.
+    #[doc(hidden)]
+    pub products_at_once: Option<u64>,
+    /// Failures on order, for tests.
     #[doc(hidden)]
     pub faults: Faults,
 }
@@ -46,7 +49,7 @@ pub(crate) struct Gpu {
     health: Arc<Health>,
     faults: FaultPlan,
     submissions: AtomicU64,
-    is_software: bool,
+    products_at_once: u64,
 }
 
 impl Gpu {
@@ -73,9 +76,11 @@ impl Gpu {
         device.on_uncaptured_error(Arc::new(move |error| {
             of_error.error.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
         }));
-        let (faults, is_software) = (FaultPlan::new(options.faults), adapter.is_software());
-        let (adapter, submissions) = (adapter.name().to_owned(), AtomicU64::new(0));
-        Ok(Self { adapter, device, queue, health, faults, submissions, is_software })
+        let about_a_second = if adapter.is_software() { 1 << 32 } else { 1 << 35 };
+        let products_at_once = options.products_at_once.unwrap_or(about_a_second);
+        let (adapter, faults) = (adapter.name().to_owned(), FaultPlan::new(options.faults));
+        let submissions = AtomicU64::new(0);
+        Ok(Self { adapter, device, queue, health, faults, submissions, products_at_once })
     }
 
     /// The adapter's name.
@@ -98,9 +103,9 @@ impl Gpu {
         self.has_subgroups() && self.device.adapter_info().subgroup_min_size >= size
     }
 
-    /// Products that one submission may have: about a second's.
+    /// Products that one submission may have: a driver ends work that takes seconds, and a cancelled run waits for it.
     pub(crate) fn products_at_once(&self) -> u64 {
-        if self.is_software { 1 << 32 } else { 1 << 35 }
+        self.products_at_once
     }
 
     /// An error of this device.

@@ -77,7 +77,7 @@ pub(crate) struct Program {
     steps: Vec<Step>,
     /// Buffers that the steps are bound to.
     buffers: Vec<BufId>,
-    /// Products that one submission may have: a driver ends work that takes seconds, and a cancelled run waits for it.
+    /// Products that one submission may have.
     products: u64,
 }
 
