@@ -76,7 +76,8 @@ fn step_time(file: ModelFile, spec: CpuSpec) -> Result<Duration, Box<dyn Error>>
     let bench = BenchOptions { prompt: 0, generate: N_TOKENS as usize, depth: 1 };
     let mut best = None;
     for _ in 0..RUNS {
-        best = engine.bench(bench, &CancelFlag::new())?.generate.into_iter().chain(best).min();
+        let run = engine.bench(bench, &CancelFlag::new())?.generate;
+        best = run.map(|run| run.time).into_iter().chain(best).min();
     }
     Ok(best.ok_or("no decode was measured")? / N_TOKENS)
 }
