@@ -1,6 +1,6 @@
 //! What the ledger costs: decode steps with it and with one that charges nothing, in alternation.
 
-use crate::models::{self, MODELS, binary};
+use crate::models::{self, MODELS, minfer};
 use crate::shell::{command, output, run_command};
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -29,7 +29,7 @@ pub(crate) fn measure() -> Result<()> {
 }
 
 fn path_of(alias: &str) -> Result<String> {
-    let plan = output(Command::new(binary()).args(["plan", alias, "--json", "--quiet"]))?;
+    let plan = output(minfer().args(["plan", alias, "--json", "--quiet"]))?;
     let plan: Value = serde_json::from_slice(&plan)?;
     Ok(plan["model"]["path"].as_str().context("no path of the model")?.to_owned())
 }
