@@ -3,9 +3,9 @@
 //! `$MINFER_SHARED`, else `../shared`, holds `golden/` (logits of real and tiny models, tokenizer suites,
 //! `compare.py`) and `malformed/` (a corpus of odd files, `try_corpus.py`).
 
-use crate::matrix;
-use crate::models::{self, MODELS, Model, binary};
+use crate::models::{self, MODELS, Model, binary, minfer};
 use crate::shell::{output, run_command};
+use crate::{matrix, setup};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use std::ffi::OsStr;
@@ -46,8 +46,13 @@ fn check() -> Result<()> {
     for model in MODELS {
         real_model(model, &golden, &scratch)?;
     }
+    let on_device = setup::has_software_vulkan();
     for arch in ARCHS {
-        architecture(arch, &golden, &scratch)?;
+        architecture(arch, &[], &golden, &scratch)?;
+        // Some of the blocks, and all: what crosses, and what a full offload adds.
+        for layers in ["1", "all"].iter().filter(|_| on_device) {
+            architecture(arch, &["--device", "wgpu", "--gpu-layers", layers], &golden, &scratch)?;
+        }
     }
     for name in VOCABULARIES {
         let suite = golden.join("vocab").join(format!("ggml-vocab-{name}.gguf"));
@@ -78,20 +83,22 @@ fn real_model(model: &Model, golden: &Path, scratch: &Path) -> Result<()> {
     run_quietly(&mut compare)
 }
 
-fn architecture(arch: &str, golden: &Path, scratch: &Path) -> Result<()> {
+/// The logits of a tiny model, with more options.
+fn architecture(arch: &str, more: &[&str], golden: &Path, scratch: &Path) -> Result<()> {
     let expected = golden.join("archs").join(format!("{arch}.json"));
     let text =
         fs::read_to_string(&expected).with_context(|| format!("cannot read {}", expected.display()))?;
     let tokens = ids(&serde_json::from_str::<Value>(&text)?["tokens"])?.join(",");
     let ours = scratch.join(format!("{arch}.json"));
-    let args = ["--tokens", &tokens, "--top", "128", "--kv-type", "f32"].map(OsStr::new);
+    let args = [&["--tokens", &tokens, "--top", "128", "--kv-type", "f32"], more].concat();
+    let args: Vec<&OsStr> = args.into_iter().map(OsStr::new).collect();
     perplexity(expected.with_extension("gguf"), &args, &ours)?;
-    eprintln!("{arch}:");
+    eprintln!("{arch} {}:", more.join(" "));
     run_quietly(python(&golden.join("compare.py")).arg("arch").args([expected, ours]))
 }
 
 fn perplexity(model: impl AsRef<OsStr>, args: &[&OsStr], into: &Path) -> Result<()> {
-    let json = output(Command::new(binary()).arg("perplexity").arg(model).args(args).arg("--json"))?;
+    let json = output(minfer().arg("perplexity").arg(model).args(args).arg("--json"))?;
     fs::write(into, json).with_context(|| format!("cannot write {}", into.display()))
 }
 
@@ -104,7 +111,7 @@ fn vocabulary(suite: &Path, scratch: &Path) -> Result<()> {
     let file = scratch.join("text.txt");
     for (number, (text, expected)) in texts.iter().zip(expected).enumerate() {
         fs::write(&file, text)?;
-        let mut tokenize = Command::new(binary());
+        let mut tokenize = minfer();
         tokenize.arg("tokenize").arg(suite).arg("--file").arg(&file).args(["--no-special", "--json"]);
         let found = ids(&serde_json::from_slice::<Value>(&output(&mut tokenize)?)?["ids"])?;
         let expected: Vec<&str> = expected.split_whitespace().collect();
@@ -125,7 +132,14 @@ fn suite_texts(suite: &str) -> Vec<&str> {
 
 fn corpus(malformed: &Path, options: &[&str], args: &[&str]) -> Result<()> {
     let mut command = python(&malformed.join("try_corpus.py"));
-    command.args(options).arg(malformed).arg("--").arg(binary()).args(["run", "{}"]).args(args);
+    command
+        .env("MINFER_DEVICE", "cpu")
+        .args(options)
+        .arg(malformed)
+        .arg("--")
+        .arg(binary())
+        .args(["run", "{}"])
+        .args(args);
     run_command(&mut command)
 }
 

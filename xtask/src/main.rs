@@ -1,9 +1,10 @@
-//! Project tasks: `cargo xtask setup | ci | tidy | fetch-models | conformance | matrix`.
+//! Project tasks: `cargo xtask setup | ci | tidy | fetch-models | conformance | matrix | ledger`.
 // A task's output is what it is for.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 mod ci;
 mod conformance;
+mod ledger;
 mod matrix;
 mod models;
 mod setup;
@@ -20,7 +21,8 @@ const USAGE: &str = "usage: cargo xtask TASK
   tidy          check what a reader relies on, and print the longest functions and files
   fetch-models  bring the two real test models into the cache
   conformance   compare the release binary with the golden data beside the checkout, if there is any
-  matrix        compare memory planned and measured over every kind of request, in half an hour";
+  matrix        compare memory planned and measured over every kind of request, in half an hour
+  ledger        measure what the ledger costs a decode step";
 
 fn main() -> ExitCode {
     match run(std::env::args().nth(1).as_deref()) {
@@ -39,6 +41,7 @@ fn run(task: Option<&str>) -> Result<()> {
         Some("tidy") => tidy::run(root()),
         Some("fetch-models") => models::fetch(),
         Some("conformance") => conformance::run(),
+        Some("ledger") => ledger::measure(),
         Some("matrix") => matrix::run(),
         _ => bail!("expected a task\n{USAGE}"),
     }

@@ -27,6 +27,13 @@ pub(crate) fn fetch() -> Result<()> {
     Ok(())
 }
 
+/// A run of the release binary on the CPU, whatever else the machine has.
+pub(crate) fn minfer() -> Command {
+    let mut command = Command::new(binary());
+    command.env("MINFER_DEVICE", "cpu");
+    command
+}
+
 /// The release binary.
 pub(crate) fn binary() -> PathBuf {
     let target =

@@ -4,15 +4,14 @@ use std::cell::{RefCell, RefMut};
 use std::sync::Arc;
 
 use minfer_graph::{
-    Backend, BackendError, BatchCounts, BufId, BufKind, BufRef, CancelFlag, DeviceMemory, DeviceSpec,
-    Segment, SegmentId, WeightBytes, WeightDecl, WeightId,
+    Backend, BackendError, BatchCounts, BufId, BufKind, BufRef, CancelFlag, Counters, DeviceMemory,
+    DeviceSpec, Segment, SegmentId, WeightBytes, WeightDecl, WeightId,
 };
 use minfer_tensor::Bytes;
 
 use crate::adapter::Adapter;
 use crate::bandwidth;
 use crate::buffer::Buffers;
-use crate::counters::Counters;
 use crate::device::{Gpu, MemoryProvider, OpenOptions};
 use crate::error::outside;
 use crate::exec::{self, Places, Program};
@@ -59,17 +58,13 @@ impl WgpuBackend {
         })
     }
 
-    /// What was done so far.
-    pub fn counters(&self) -> Counters {
-        Counters { submissions: self.gpu.submissions(), ..self.counters }
-    }
-
-    /// Bytes a second that the device reads from its memory, measured now with a buffer that is freed again.
+    /// Bytes a second that the device reads from its memory, measured now with a buffer of at most `most` bytes that is freed
+    /// again.
     ///
     /// # Errors
     /// If the device has no memory for the buffer, or fails.
-    pub fn measure_read_bandwidth(&mut self) -> Result<f64, BackendError> {
-        bandwidth::measure(&self.gpu, self.limits.max_buffer_bytes().get())
+    pub fn measure_read_bandwidth(&mut self, most: Bytes) -> Result<f64, BackendError> {
+        bandwidth::measure(&self.gpu, self.limits.max_buffer_bytes().min(most).get())
     }
 
     fn staging(&self) -> Result<RefMut<'_, Staging>, BackendError> {
@@ -97,6 +92,10 @@ impl Backend for WgpuBackend {
         let fixed = kind == BufKind::Scratch && self.staging.borrow().is_some();
         let fixed = if fixed { self.limits.fixed_bytes() } else { Bytes::ZERO };
         self.buffers.bytes(kind).saturating_add(fixed)
+    }
+
+    fn counters(&self) -> Counters {
+        Counters { submissions: self.gpu.submissions(), ..self.counters }
     }
 
     fn pool_gen(&self) -> u64 {

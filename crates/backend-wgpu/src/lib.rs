@@ -4,7 +4,6 @@ mod adapter;
 mod backend;
 mod bandwidth;
 mod buffer;
-mod counters;
 mod device;
 mod error;
 mod exec;
@@ -18,7 +17,6 @@ mod weights;
 
 pub use adapter::{Adapter, Api, Kind, adapters, choose};
 pub use backend::WgpuBackend;
-pub use counters::Counters;
 pub use device::{MemoryProvider, OpenOptions};
 #[doc(hidden)]
 pub use faults::Faults;

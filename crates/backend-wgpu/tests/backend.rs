@@ -235,6 +235,6 @@ fn segments_that_lack_something_are_refused() {
 #[test]
 fn the_read_bandwidth_is_measured() {
     let Some(mut backend) = open() else { return };
-    let bandwidth = backend.measure_read_bandwidth().unwrap();
+    let bandwidth = backend.measure_read_bandwidth(Bytes::MAX).unwrap();
     assert!(bandwidth.is_finite() && bandwidth > 1e6, "{bandwidth}");
 }

@@ -122,7 +122,7 @@ fn a_lost_device_stays_lost_and_another_can_be_opened() {
     assert!(
         backend.register_weight(WeightId::new(0), &decl(DType::F32, 1, 1), weight_bytes(vec![0; 4])).is_err()
     );
-    assert!(backend.measure_read_bandwidth().is_err());
+    assert!(backend.measure_read_bandwidth(Bytes::MIB).is_err());
     let mut other = Doubling::new(&adapter, Faults::default()).unwrap();
     assert_eq!(other.step(2.0), Ok(floats(&[4.0; 32])));
     assert_eq!(read(&other.backend, other.x), floats(&[2.0; 32]));

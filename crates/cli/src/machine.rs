@@ -1,11 +1,13 @@
 //! The backends of this machine, by the options.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use minfer_backend_cpu::{CpuBackend, CpuSpec};
 use minfer_backend_wgpu::{Adapter, OpenOptions, choose};
 use minfer_engine::{Host, HostDevice, Machine, host_memory};
 use minfer_graph::{Backend, BackendError, DeviceMemory};
+use minfer_tensor::Bytes;
 
 use crate::args::{Device, EngineArgs};
 use crate::env;
@@ -17,7 +19,13 @@ pub(crate) struct LocalMachine {
     device: Option<Adapter>,
     /// Why there is no device although there could be one.
     no_device: Option<String>,
+    /// Whether a device is measured when it is opened, and what that gave.
+    measures: bool,
+    bytes_per_second: Cell<Option<f64>>,
 }
+
+/// The largest buffer that a measurement takes for a moment, before anything else is there.
+const MEASURED: Bytes = Bytes::new(64 << 20);
 
 impl LocalMachine {
     /// Finds the device of `--device`.
@@ -26,7 +34,13 @@ impl LocalMachine {
     /// If a device is named that isn't there.
     pub(crate) fn find(args: &EngineArgs) -> Result<Self, CliError> {
         let cpu = CpuSpec::detect(args.n_threads());
-        let without = |no_device| Self { cpu, device: None, no_device };
+        let without = |no_device| Self {
+            cpu,
+            device: None,
+            no_device,
+            measures: false,
+            bytes_per_second: Cell::default(),
+        };
         match &args.device {
             Device::Cpu => Ok(without(None)),
             Device::Cuda(_) => Err(absent(args)),
@@ -40,6 +54,16 @@ impl LocalMachine {
                 Err(error) => without(Some(format!("{error}: running on the CPU"))),
             }),
         }
+    }
+
+    /// Measures the device's memory when it is opened.
+    pub(crate) fn measuring(self) -> Self {
+        Self { measures: true, ..self }
+    }
+
+    /// What the device reads from its memory in a second, once it was measured.
+    pub(crate) fn bytes_per_second(&self) -> Option<f64> {
+        self.bytes_per_second.get()
     }
 
     /// The description that plans are made for, with what memory there is now.
@@ -70,7 +94,11 @@ impl Machine for LocalMachine {
     fn open_device(&self) -> Result<Box<dyn Backend>, BackendError> {
         let adapter = self.device.as_ref().expect("a plan uses the device that it was made for");
         let options = OpenOptions { cache_dir: env::cache_dir(), ..OpenOptions::default() };
-        Ok(Box::new(adapter.open(options)?))
+        let mut device = adapter.open(options)?;
+        if self.measures {
+            self.bytes_per_second.set(Some(device.measure_read_bandwidth(MEASURED)?));
+        }
+        Ok(Box::new(device))
     }
 
     fn open_cpu(&self) -> Result<Box<dyn Backend>, BackendError> {

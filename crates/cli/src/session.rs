@@ -20,6 +20,8 @@ pub(crate) struct Session {
     pub(crate) engine: Engine,
     /// From the start of planning to the last weight.
     pub(crate) load: Duration,
+    /// What the device reads from its memory in a second, where that was measured.
+    pub(crate) device_bytes_per_second: Option<f64>,
     report: MemoryReport,
 }
 
@@ -93,16 +95,36 @@ pub(crate) fn plan(file: &ModelFile, args: &EngineArgs, options: &Options) -> Re
 /// # Errors
 /// If the plan is refused, before a weight is read: then the memory report is that plan. If the file or the device fails.
 pub(crate) fn load(file: ModelFile, args: &ModelArgs, options: &Options) -> Result<Session, CliError> {
+    load_on(&LocalMachine::find(&args.engine)?, file, args, options)
+}
+
+/// As [`load`], after measuring how fast the device reads its memory.
+///
+/// # Errors
+/// As [`load`].
+pub(crate) fn load_measuring(
+    file: ModelFile,
+    args: &ModelArgs,
+    options: &Options,
+) -> Result<Session, CliError> {
+    load_on(&LocalMachine::find(&args.engine)?.measuring(), file, args, options)
+}
+
+fn load_on(
+    machine: &LocalMachine,
+    file: ModelFile,
+    args: &ModelArgs,
+    options: &Options,
+) -> Result<Session, CliError> {
     let report = MemoryReport::create(args)?;
     let start = Instant::now();
-    let machine = LocalMachine::find(&args.engine)?;
     let planned = Planned::new(file, options, &machine.host())?;
     if let Some(refusal) = CliError::refusal(planned.plan()) {
         report.write(planned.plan())?;
         return Err(refusal);
     }
     let mut bar = Bar::new(args.output.quiet);
-    let engine = Engine::load(planned, &machine, &mut |progress| {
+    let engine = Engine::load(planned, machine, &mut |progress| {
         bar.step("loading", progress.done.get() >> 20, progress.total.get() >> 20);
     })?;
     drop(bar);
@@ -111,7 +133,8 @@ pub(crate) fn load(file: ModelFile, args: &ModelArgs, options: &Options) -> Resu
     if !args.output.quiet {
         remarks.into_iter().flatten().for_each(|remark| output::note(&format!("note: {remark}")));
     }
-    Ok(Session { engine, load: start.elapsed(), report })
+    let device_bytes_per_second = machine.bytes_per_second();
+    Ok(Session { engine, load: start.elapsed(), device_bytes_per_second, report })
 }
 
 /// Tells what is remarkable about a plan.

@@ -1,6 +1,7 @@
 //! What accounting costs: how much of a decode step goes into finding its graph, and what a change of graphs costs.
 //!
-//! `cargo run --release -p minfer-engine --example ledger -- MODEL.gguf [threads]`
+//! `cargo run --release -p minfer-engine --example ledger -- MODEL.gguf [threads]`; `cargo xtask ledger` runs it with the
+//! ledger and without, and reads the first line.
 #![allow(clippy::print_stdout, reason = "a measurement prints what it measures")]
 
 use std::error::Error;
@@ -33,7 +34,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (mapping, nodes) = mapping_time(&file, spec)?;
     let (reuse, step) = (reuse_time(), step_time(file, spec)?);
     let share = |part: Duration| 100.0 * part.as_secs_f64() / step.as_secs_f64();
-    println!("decode step             {step:>12.1?}");
+    println!("decode step             {:>9.3} ms", 1e3 * step.as_secs_f64());
     println!("finding its graph again {reuse:>12.1?}  {:.6} % of a step, every step", share(reuse));
     println!(
         "mapping {nodes:>4} nodes      {mapping:>12.1?}  {:.3} % of a step, when the graph changes",
@@ -75,7 +76,8 @@ fn step_time(file: ModelFile, spec: CpuSpec) -> Result<Duration, Box<dyn Error>>
     let bench = BenchOptions { prompt: 0, generate: N_TOKENS as usize, depth: 1 };
     let mut best = None;
     for _ in 0..RUNS {
-        best = engine.bench(bench, &CancelFlag::new())?.generate.into_iter().chain(best).min();
+        let run = engine.bench(bench, &CancelFlag::new())?.generate;
+        best = run.map(|run| run.time).into_iter().chain(best).min();
     }
     Ok(best.ok_or("no decode was measured")? / N_TOKENS)
 }

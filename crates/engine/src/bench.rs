@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use minfer_graph::Counters;
 use minfer_text::TokenId;
 
 use crate::context::Context;
@@ -18,13 +19,22 @@ pub struct BenchOptions {
     pub depth: usize,
 }
 
-/// The times of one repetition; `None` for what wasn't asked for, or was cancelled.
+/// One measured part of a repetition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Measured {
+    /// How long it took, sampling not included.
+    pub time: Duration,
+    /// What the device did in that time; zeros without one.
+    pub work: Counters,
+}
+
+/// What one repetition measured; `None` for what wasn't asked for, or was cancelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BenchRun {
-    /// Time of the prefill.
-    pub prompt: Option<Duration>,
-    /// Time of the decode, sampling not included.
-    pub generate: Option<Duration>,
+    /// The prefill.
+    pub prompt: Option<Measured>,
+    /// The decode.
+    pub generate: Option<Measured>,
 }
 
 /// Runs one repetition. The tokens are arbitrary: speed doesn't depend on them.
@@ -44,21 +54,39 @@ pub(crate) fn bench(
     }
     let mut prompt = None;
     if options.prompt > 0 {
-        let start = Instant::now();
-        let done = context.prefill(&rest[..options.prompt], cancel, &mut |_, _| {})?;
-        prompt = done.then(|| start.elapsed());
+        let whole = &rest[..options.prompt];
+        prompt = measure(context, |context| context.prefill(whole, cancel, &mut |_, _| {}))?;
         context.truncate(options.depth);
     }
-    let generate = decode(context, &rest[..options.generate], cancel)?;
+    let generate = match options.generate {
+        0 => None,
+        n => measure(context, |context| decode(context, &rest[..n], cancel))?,
+    };
     Ok(BenchRun { prompt, generate })
 }
 
-fn decode(context: &mut Context, ids: &[TokenId], cancel: &CancelFlag) -> Result<Option<Duration>, Error> {
-    let start = Instant::now();
+/// Time and work of `part`, unless it was cancelled.
+fn measure(
+    context: &mut Context,
+    part: impl FnOnce(&mut Context) -> Result<bool, Error>,
+) -> Result<Option<Measured>, Error> {
+    let (before, start) = (device_work(context), Instant::now());
+    let done = part(context)?;
+    let time = start.elapsed();
+    Ok(done.then(|| Measured { time, work: device_work(context).since(before) }))
+}
+
+fn device_work(context: &Context) -> Counters {
+    let alloc = context.runner().allocator();
+    let device = alloc.ids().next().filter(|&id| id != alloc.cpu());
+    device.map_or_else(Counters::default, |id| alloc.backend(id).counters())
+}
+
+fn decode(context: &mut Context, ids: &[TokenId], cancel: &CancelFlag) -> Result<bool, Error> {
     for &id in ids {
         if cancel.is_cancelled() || !context.decode(id, cancel)? {
-            return Ok(None);
+            return Ok(false);
         }
     }
-    Ok((!ids.is_empty()).then(|| start.elapsed()))
+    Ok(true)
 }

@@ -26,7 +26,7 @@ mod source;
 
 pub use minfer_graph::CancelFlag;
 
-pub use bench::{BenchOptions, BenchRun};
+pub use bench::{BenchOptions, BenchRun, Measured};
 pub use conversation::{Conversation, Turn};
 pub use engine::{Engine, LoadProgress};
 pub use error::{Error, ErrorKind};

@@ -9,6 +9,7 @@ use thiserror::Error;
 
 use crate::allocplan::DeviceMemory;
 use crate::cancel::CancelFlag;
+use crate::counters::Counters;
 use crate::ir::{CNode, ComputeGraph, NodeId, WeightDecl, WeightId};
 
 crate::ir::handle!(
@@ -260,6 +261,11 @@ pub trait Backend: Send {
     /// Bytes of the pool's buffers: the probe that tests compare the report with (rule A5).
     fn pool_len(&self) -> Bytes {
         self.buffer_bytes(BufKind::Pool)
+    }
+
+    /// What the backend has done since it was opened; zeros from one that doesn't count.
+    fn counters(&self) -> Counters {
+        Counters::default()
     }
 
     /// A number that moves whenever a buffer is created or freed (rule A9).

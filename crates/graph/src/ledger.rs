@@ -6,6 +6,9 @@ use thiserror::Error;
 use crate::allocplan::Budget;
 use crate::backend::{BackendId, WeightCharge};
 
+/// Whether nothing is charged and nothing refused: what `cargo xtask ledger` compares with, and no build for use.
+const NO_OP: bool = cfg!(minfer_no_ledger);
+
 /// What a byte is charged as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Category {
@@ -168,6 +171,10 @@ impl Ledger {
         request: Charges,
     ) -> Result<Reservation<'_>, BudgetExceeded> {
         let account = &mut self.accounts[backend.index()];
+        if NO_OP {
+            let before = account.charged;
+            return Ok(Reservation { account, before, committed: true });
+        }
         let limit = account.budget.limit().unwrap_or(Bytes::MAX);
         let within = |after: &Charges| {
             let exempt = account.budget.exempt(after.get(Category::MappedWeights));
@@ -190,6 +197,9 @@ impl Ledger {
 
     /// Takes back what was committed.
     pub fn release(&mut self, backend: BackendId, charges: Charges) {
+        if NO_OP {
+            return;
+        }
         let account = &mut self.accounts[backend.index()];
         account.charged = account.charged.minus(charges);
     }

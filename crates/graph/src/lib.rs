@@ -13,6 +13,7 @@ pub mod allocplan;
 pub mod backend;
 pub mod cache;
 mod cancel;
+mod counters;
 mod dry;
 mod error;
 pub mod ir;
@@ -34,6 +35,7 @@ pub use backend::{
 };
 pub use cache::{CParams, CacheStats, GraphCache, GraphParams, MAX_CACHED_GRAPHS, Rung, rung_for, rungs};
 pub use cancel::CancelFlag;
+pub use counters::Counters;
 pub use dry::idle;
 pub use error::{Error, Result};
 pub use ir::{

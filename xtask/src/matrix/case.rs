@@ -1,7 +1,7 @@
 //! The cases: lists, and their product.
 
 use super::subject::Subject;
-use crate::models::binary;
+use crate::models::minfer;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::process::Command;
@@ -90,7 +90,7 @@ impl Request {
     }
 
     fn command(&self, subcommand: &str) -> Command {
-        let mut command = Command::new(binary());
+        let mut command = minfer();
         command.args([subcommand, &self.model, "--quiet"]).args(self.options());
         command
     }

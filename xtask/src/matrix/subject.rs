@@ -1,11 +1,10 @@
 //! The models of the matrix.
 
 use crate::conformance::shared;
-use crate::models::{MODELS, binary};
+use crate::models::{MODELS, minfer};
 use crate::shell::output;
 use anyhow::{Context, Result};
 use serde_json::Value;
-use std::process::Command;
 
 /// Tiny models of the checkout, without a tokenizer.
 const TINY: &[&str] = &["llama-dense", "qwen2-dense", "qwen3-dense", "gemma3-dense"];
@@ -37,7 +36,7 @@ impl Subject {
     }
 
     fn inspect(model: String) -> Result<Self> {
-        let json = output(Command::new(binary()).args(["inspect", &model, "--json"]))?;
+        let json = output(minfer().args(["inspect", &model, "--json"]))?;
         let metadata = &serde_json::from_slice::<Value>(&json)?["metadata"];
         let arch = metadata["general.architecture"].as_str().context("no architecture")?;
         let number = |key: &str| metadata[format!("{arch}.{key}")].as_u64().map(|n| n as usize);

@@ -1,8 +1,6 @@
 //! `minfer bench`: the speed of prefill and decode.
 
-use std::time::Duration;
-
-use minfer_engine::{BenchOptions, BenchRun, Plan};
+use minfer_engine::{BenchOptions, BenchRun, Measured, Plan};
 use serde::Serialize;
 
 use crate::args::BenchArgs;
@@ -19,6 +17,9 @@ struct Report {
     threads: usize,
     device: String,
     results: Vec<TestResult>,
+    /// Bytes a second that the device reads from its memory, measured before the load; absent without a device.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    device_bytes_per_second: Option<f64>,
     memory: Plan,
 }
 
@@ -27,6 +28,22 @@ struct TestResult {
     /// `pp512`, `tg128`, and with a filled context `pp512@d1024`.
     test: String,
     tokens_per_second: Speed,
+    /// What the device did for it; absent without a device.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    device_work: Option<DeviceWork>,
+}
+
+/// What a device did for one token, in the mean.
+#[derive(Debug, PartialEq, Serialize)]
+struct DeviceWork {
+    /// Kernels that were started.
+    dispatches_per_token: f64,
+    /// Batches of work that were handed to the device.
+    submissions_per_token: f64,
+    /// Bytes of weights that kernels read.
+    weight_bytes_per_token: f64,
+    /// Those bytes a second, of what the device reads at best.
+    bandwidth_share: Option<f64>,
 }
 
 #[derive(Debug, PartialEq, Serialize)]
@@ -44,7 +61,7 @@ pub(super) fn bench(args: &BenchArgs) -> Result<(), CliError> {
         let usual = options.n_ctx(file.model().config().n_ctx_train);
         options.ctx = Some(usual.max(args.depth as usize + args.prompt.max(args.generate) as usize));
     }
-    let mut session = session::load(file, &args.model, &options)?;
+    let mut session = session::load_measuring(file, &args.model, &options)?;
     let report = repeat(&mut session, args).map(|runs| report(&session, args, &runs));
     session.finish(&args.model)?;
     let report = report?;
@@ -81,12 +98,14 @@ fn repeat(session: &mut Session, args: &BenchArgs) -> Result<Vec<BenchRun>, CliE
 fn report(session: &Session, args: &BenchArgs, runs: &[BenchRun]) -> Report {
     let plan = session.engine.plan();
     let depth = if args.depth > 0 { format!("@d{}", args.depth) } else { String::new() };
-    let result = |name: &str, tokens: u32, time: fn(&BenchRun) -> Option<Duration>| {
-        let speeds: Vec<f64> =
-            runs.iter().filter_map(time).map(|time| f64::from(tokens) / time.as_secs_f64()).collect();
+    let result = |name: &str, tokens: u32, part: fn(&BenchRun) -> Option<Measured>| {
+        let parts: Vec<Measured> = runs.iter().filter_map(part).collect();
+        let speed = |part: &Measured| f64::from(tokens) / part.time.as_secs_f64();
+        let speeds: Vec<f64> = parts.iter().map(speed).collect();
         (!speeds.is_empty()).then(|| TestResult {
             test: format!("{name}{tokens}{depth}"),
             tokens_per_second: Speed::of(speeds),
+            device_work: DeviceWork::of(&parts, tokens, session.device_bytes_per_second),
         })
     };
     let results =
@@ -96,7 +115,36 @@ fn report(session: &Session, args: &BenchArgs, runs: &[BenchRun]) -> Report {
         threads: plan.request.threads,
         device: plan.backends.first().map(|backend| backend.device.clone()).unwrap_or_default(),
         results: results.into_iter().flatten().collect(),
+        device_bytes_per_second: session.device_bytes_per_second,
         memory: session.engine.memory_report(),
+    }
+}
+
+impl DeviceWork {
+    /// The mean of several parts of `tokens` tokens each; `None` if the device did nothing.
+    fn of(parts: &[Measured], tokens: u32, bytes_per_second: Option<f64>) -> Option<Self> {
+        let tokens = f64::from(tokens) * parts.len() as f64;
+        let sum = |counter: fn(&Measured) -> u64| parts.iter().map(counter).sum::<u64>() as f64;
+        let seconds = parts.iter().map(|part| part.time.as_secs_f64()).sum::<f64>();
+        let bytes = sum(|part| part.work.weight_bytes);
+        let dispatches = sum(|part| part.work.dispatches);
+        (dispatches > 0.0).then(|| Self {
+            dispatches_per_token: dispatches / tokens,
+            submissions_per_token: sum(|part| part.work.submissions) / tokens,
+            weight_bytes_per_token: bytes / tokens,
+            bandwidth_share: bytes_per_second.map(|best| bytes / seconds / best),
+        })
+    }
+
+    fn line(&self) -> String {
+        let share = self.bandwidth_share.map(|share| format!(", {:.1} % of its bandwidth", 100.0 * share));
+        format!(
+            "  a token on the device: {:.1} dispatches, {:.2} submissions, {:.2} MiB of weights{}\n",
+            self.dispatches_per_token,
+            self.submissions_per_token,
+            self.weight_bytes_per_token / f64::from(1 << 20),
+            share.unwrap_or_default(),
+        )
     }
 }
 
@@ -114,9 +162,12 @@ impl Speed {
 fn lines(report: &Report) -> String {
     let line = |result: &TestResult| {
         let speed = &result.tokens_per_second;
-        format!("{:<16}{:>10.2} +- {:.2} tokens/s\n", result.test, speed.mean, speed.stddev)
+        let work = result.device_work.as_ref().map(DeviceWork::line).unwrap_or_default();
+        format!("{:<16}{:>10.2} +- {:.2} tokens/s\n{work}", result.test, speed.mean, speed.stddev)
     };
-    let header = format!("{}\n", escape::line(&report.device));
+    let bandwidth = report.device_bytes_per_second;
+    let bandwidth = bandwidth.map(|best| format!(", reads {:.2} GB/s", best / 1e9)).unwrap_or_default();
+    let header = format!("{}{bandwidth}\n", escape::line(&report.device));
     header + &report.results.iter().map(line).collect::<String>()
 }
 

@@ -66,19 +66,21 @@ pub(super) fn bar(backend: &BackendMemory, axis: u64, style: Style) -> String {
     format!("{}\n", line.trim_end())
 }
 
-/// What the characters of a bar mean.
-pub(super) fn legend(style: Style) -> String {
-    let entry = |cell: Cell, meaning: &str| format!("{} {meaning}", cell.glyph(style));
-    let entries = [
-        entry(Cell::Weights, "weights"),
-        entry(Cell::Kv, "KV"),
-        entry(Cell::Rest, "the rest"),
-        entry(Cell::Unused, "unused"),
-        entry(Cell::Budget, "budget"),
-        entry(Cell::FreeEnds, "free ends"),
-        entry(Cell::Others, "other programs"),
+/// What the characters mean that the bars of `backends` have.
+pub(super) fn legend(backends: &[BackendMemory], axis: u64, style: Style) -> String {
+    let meanings = [
+        (Cell::Weights, "weights"),
+        (Cell::Kv, "KV"),
+        (Cell::Rest, "the rest"),
+        (Cell::Unused, "unused"),
+        (Cell::Budget, "budget"),
+        (Cell::FreeEnds, "free ends"),
+        (Cell::Others, "other programs"),
     ];
-    format!(" {}\n", entries.join("  "))
+    let bars: Vec<Cell> = backends.iter().flat_map(|backend| cells(backend, axis)).collect();
+    let shown = meanings.iter().filter(|(cell, _)| bars.contains(cell));
+    let entries = shown.map(|(cell, meaning)| format!("{} {meaning}", cell.glyph(style)));
+    format!(" {}\n", entries.collect::<Vec<_>>().join("  "))
 }
 
 fn cells(backend: &BackendMemory, axis: u64) -> Vec<Cell> {

@@ -21,6 +21,11 @@ pub(super) fn blocks(plan: &Plan, style: Style) -> String {
         let times = if style.utf8 { '×' } else { 'x' };
         runs.iter().map(|&(name, n)| format!("{}{times}{n}", letter(name))).collect::<Vec<_>>().join(" ")
     };
+    format!("blocks   {strip}  {}\n", counts(plan))
+}
+
+/// How many blocks are where, and what goes with them: `4 CUDA, 2 CPU + embed, head`.
+pub(super) fn counts(plan: &Plan) -> String {
     let host = plan.backends.last().map(|b| b.name.as_str()).unwrap_or_default();
     let device = plan.backends.first().map(|b| b.name.as_str()).unwrap_or_default();
     let unblocked = if plan.offload.unblocked_on_device { device } else { host };
@@ -29,7 +34,7 @@ pub(super) fn blocks(plan: &Plan, style: Style) -> String {
         let rest = if backend.name == unblocked { " + embed, head" } else { "" };
         (n > 0 || !rest.is_empty()).then(|| format!("{n} {}{rest}", short_name(backend)))
     });
-    format!("blocks   {strip}  {}\n", counts.collect::<Vec<_>>().join(", "))
+    counts.collect::<Vec<_>>().join(", ")
 }
 
 /// `C` for the CPU, `G` for everything else.

@@ -21,10 +21,16 @@ use crate::escape;
 /// Columns of everything that is printed.
 const COLUMNS: usize = 80;
 
-/// Bytes in MiB with one decimal; what is there but rounds to nothing shows.
+/// Bytes in MiB, in at most eight characters: with one decimal where there is room, and what is there but rounds to
+/// nothing shows.
 pub(crate) fn mib(bytes: u64) -> String {
     let mib = bytes as f64 / (1 << 20) as f64;
-    if bytes > 0 && mib < 0.05 { "<0.1".into() } else { format!("{mib:.1}") }
+    match mib {
+        _ if bytes > 0 && mib < 0.05 => "<0.1".into(),
+        ..999_999.95 => format!("{mib:.1}"),
+        ..99_999_999.5 => format!("{mib:.0}"),
+        _ => format!("{mib:.1e}"),
+    }
 }
 
 /// The file's name without its folders, safe to print.
@@ -77,6 +83,14 @@ mod tests {
         assert_eq!(mib(0), "0.0");
         assert_eq!(mib(1), "<0.1");
         assert_eq!(mib(3 << 19), "1.5");
+    }
+
+    #[test]
+    fn any_number_of_bytes_leaves_a_blank_in_its_column() {
+        assert_eq!(mib(999_999 << 20), "999999.0");
+        assert_eq!(mib(1_000_000 << 20), "1000000");
+        assert_eq!(mib(u64::MAX), "1.8e13");
+        assert!((0..64).all(|bit| mib(u64::MAX >> bit).len() <= 8));
     }
 
     #[test]

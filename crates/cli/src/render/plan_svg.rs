@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use minfer_engine::{BackendMemory, Plan};
 
-use super::{bar, file_name, mib, short_name};
+use super::{bar, blocks, file_name, fit, mib, short_name};
 use crate::escape;
 
 /// Width of a bar in pixels.
@@ -18,6 +18,8 @@ const PITCH: f64 = 90.0;
 const LINE: f64 = 20.0;
 /// Characters of a line of text: what is sure to fit the width of the bars.
 const COLUMNS: usize = 90;
+/// Characters of a name: the rest of its line has room too.
+const NAME: usize = 40;
 const TOP: f64 = 60.0;
 
 /// The picture.
@@ -25,7 +27,7 @@ pub(crate) fn plan_svg(plan: &Plan) -> String {
     let axis = bar::axis(&plan.backends);
     let strip = TOP + PITCH * plan.backends.len() as f64;
     let verdict = verdict(plan);
-    let (width, height) = (WIDTH + 2.0 * LEFT, strip + 50.0 + LINE * verdict.len() as f64);
+    let (width, height) = (WIDTH + 2.0 * LEFT, strip + 62.0 + LINE * verdict.len() as f64);
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" \
          height=\"{height}\" font-family=\"sans-serif\" font-size=\"13\">\n\
@@ -35,8 +37,8 @@ pub(crate) fn plan_svg(plan: &Plan) -> String {
     );
     let title = format!(
         "{}: {}, {} blocks, ctx {}, KV {}, batch {}",
-        file_name(&plan.model.path),
-        plan.model.architecture,
+        fit(&file_name(&plan.model.path), NAME),
+        fit(&plan.model.architecture, NAME / 2),
         plan.model.n_layers,
         plan.request.ctx,
         plan.request.kv_type,
@@ -46,10 +48,10 @@ pub(crate) fn plan_svg(plan: &Plan) -> String {
     for (i, backend) in plan.backends.iter().enumerate() {
         device(&mut svg, backend, TOP + PITCH * i as f64, axis);
     }
-    blocks(&mut svg, plan, strip);
+    strip_of_blocks(&mut svg, plan, strip);
     for (i, line) in verdict.iter().enumerate() {
         let weight = if i == 0 { "font-weight=\"bold\"" } else { "" };
-        text(&mut svg, strip + 50.0 + LINE * i as f64, line, weight);
+        text(&mut svg, strip + 62.0 + LINE * i as f64, line, weight);
     }
     svg + "</svg>\n"
 }
@@ -81,8 +83,8 @@ fn wrap(text: &str) -> Vec<String> {
 }
 
 fn device(svg: &mut String, backend: &BackendMemory, y: f64, axis: u64) {
-    let name = format!("{}  {}  {} MiB", short_name(backend), backend.device, mib(backend.total_bytes));
-    text(svg, y, &name, "");
+    let device = fit(&backend.device, NAME);
+    text(svg, y, &format!("{}: {device}, {} MiB", short_name(backend), mib(backend.total_bytes)), "");
     let scale = |bytes: u64| WIDTH * bytes as f64 / axis as f64;
     let parts = [
         ("weights", backend.weights_bytes, "#3b6fb6"),
@@ -91,24 +93,38 @@ fn device(svg: &mut String, backend: &BackendMemory, y: f64, axis: u64) {
         ("scratch", backend.scratch_bytes, "#c98a3c"),
         ("host", backend.host_bytes, "#8a8a8a"),
     ];
-    legend(svg, backend, y + 50.0, &parts);
-    let mut x = LEFT;
-    for (what, bytes, fill) in parts.into_iter().filter(|part| part.1 > 0) {
-        segment(svg, x, y, scale(bytes), &format!("{what}: {} MiB", mib(bytes)), fill);
-        x += scale(bytes);
+    let parts = parts.into_iter().filter(|part| part.1 > 0);
+    let room = backend.memory.free.or(backend.budget_bytes).unwrap_or(0);
+    let unused = room.saturating_sub(backend.total_bytes);
+    if unused > 0 {
+        segment(svg, LEFT, y, scale(room), &format!("unused: {} MiB", mib(unused)), "#f0f0f0");
     }
+    let mut x = LEFT;
+    for (what, bytes, fill) in parts.clone() {
+        // What is there shows, however little it is.
+        let width = scale(bytes).max(2.0);
+        segment(svg, x, y, width, &format!("{what}: {} MiB", mib(bytes)), fill);
+        x += width;
+    }
+    let mut marks = Vec::new();
     if let (Some(free), Some(total)) = (backend.memory.free, backend.memory.total) {
         let others = total.saturating_sub(free);
         let title = format!("other programs: {} MiB", mib(others));
         segment(svg, LEFT + scale(free), y, scale(others), &title, "url(#others)");
         line(svg, LEFT + scale(free), y, &format!("free: {} MiB", mib(free)), "#666");
+        marks.extend([('|', "free", free, "#666"), ('/', "other programs", others, "#999")]);
     }
     if let Some(budget) = backend.budget_bytes {
         line(svg, LEFT + scale(budget), y, &format!("budget: {} MiB", mib(budget)), "#c00");
+        marks.insert(0, ('|', "budget", budget, "#c00"));
     }
+    legend(svg, y + 50.0, parts.map(|(what, bytes, fill)| ('■', what, bytes, fill)));
+    legend(svg, y + 66.0, marks);
 }
 
-fn blocks(svg: &mut String, plan: &Plan, y: f64) {
+/// The blocks, and in words where they are.
+fn strip_of_blocks(svg: &mut String, plan: &Plan, y: f64) {
+    text(svg, y, &format!("blocks: {}", blocks::counts(plan)), "");
     let width = WIDTH / plan.blocks.len().max(1) as f64;
     for block in &plan.blocks {
         let fill = if block.backend == "cpu" { "#d8d8d8" } else { "#79b473" };
@@ -119,21 +135,24 @@ fn blocks(svg: &mut String, plan: &Plan, y: f64) {
             mib(block.weights_bytes),
             mib(block.kv_bytes)
         );
-        segment(svg, LEFT + width * block.index as f64, y - 8.0, width, &title, fill);
+        segment(svg, LEFT + width * block.index as f64, y, width, &title, fill);
     }
 }
 
-/// What the colours of a bar stand for, in MiB.
-fn legend(svg: &mut String, backend: &BackendMemory, y: f64, parts: &[(&str, u64, &str)]) {
-    let mut spans = String::new();
-    for (what, bytes, fill) in parts.iter().filter(|part| part.1 > 0) {
-        let _ = write!(spans, "<tspan fill=\"{fill}\">■</tspan> {what} {}   ", mib(*bytes));
+/// A line of what marks and colours of a bar stand for, in MiB.
+fn legend<'a>(svg: &mut String, y: f64, entries: impl IntoIterator<Item = (char, &'a str, u64, &'a str)>) {
+    let spans: String = entries
+        .into_iter()
+        .map(|(mark, what, bytes, fill)| {
+            format!("<tspan fill=\"{fill}\">{mark}</tspan> {what} {}   ", mib(bytes))
+        })
+        .collect();
+    if !spans.is_empty() {
+        let _ = writeln!(
+            svg,
+            "<text x=\"{LEFT}\" y=\"{y}\" font-size=\"12\" xml:space=\"preserve\">{spans}</text>"
+        );
     }
-    if let Some(budget) = backend.budget_bytes {
-        let _ = write!(spans, "<tspan fill=\"#c00\">|</tspan> budget {}", mib(budget));
-    }
-    let _ =
-        writeln!(svg, "<text x=\"{LEFT}\" y=\"{y}\" font-size=\"12\" xml:space=\"preserve\">{spans}</text>");
 }
 
 /// A box of 24 pixels below the text at `y`, with what it stands for as its title.
@@ -179,6 +198,17 @@ mod tests {
         assert!(!svg.contains("<script>") && svg.contains("&lt;script&gt;\\u{1b}"));
         assert_eq!(svg.matches("<rect x=").count(), svg.matches("</title></rect>").count());
         assert!(svg.contains("budget: 5565.0 MiB"));
+    }
+
+    #[test]
+    fn long_names_are_cut_and_little_parts_show() {
+        let mut plan = with_device();
+        plan.model.path = "x".repeat(300).into();
+        plan.backends[0].device = "y".repeat(300);
+        plan.backends[1].kv_bytes = 1;
+        let svg = plan_svg(&plan);
+        assert!(!svg.contains(&"x".repeat(NAME)) && !svg.contains(&"y".repeat(NAME)));
+        assert!(svg.contains("width=\"2.00\"") && svg.contains("<title>KV: &lt;0.1 MiB</title>"));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use minfer_engine::{BackendMemory, Plan};
+use minfer_engine::{BackendMemory, Plan, Refusal};
 
 use super::{COLUMNS, bar, blocks, file_name, fit, mib, short_name, wrap};
 use crate::escape;
@@ -20,7 +20,7 @@ pub(crate) fn plan_table(plan: &Plan, style: Style) -> String {
         page.push_str(&device(backend));
         page.push_str(&bar::bar(backend, axis, style));
     }
-    page.push_str(&bar::legend(style));
+    page.push_str(&bar::legend(&plan.backends, axis, style));
     page.push('\n');
     page.push_str(&row("", HEADINGS.map(String::from)));
     for backend in &plan.backends {
@@ -57,7 +57,7 @@ fn device(backend: &BackendMemory) -> String {
     let memory = &backend.memory;
     let mut facts = Vec::new();
     if let (Some(total), Some(free)) = (memory.total, memory.free) {
-        facts.push(format!("{} total  {} free", mib(total), mib(free)));
+        facts.extend([format!("{} total", mib(total)), format!("{} free", mib(free))]);
     }
     if let Some(error) = &memory.error {
         facts.push(format!("memory unknown: {}", escape::line(error)));
@@ -109,17 +109,27 @@ fn verdict(plan: &Plan, style: Style) -> String {
             where_blocks_are(plan)
         );
     };
-    let needed = refusal.weights.saturating_add(refusal.pooled).saturating_add(refusal.request);
-    let short = format!(
-        "short by {} on {}\n",
-        mib(needed.saturating_sub(refusal.budget)),
-        escape::line(&refusal.backend).to_uppercase()
-    );
     format!(
-        "{}  {short}{}",
+        "{}  short by {} on {}\n{}",
         style.paint(color::RED, "DOES NOT FIT"),
+        mib(missing(plan, refusal)),
+        escape::line(&refusal.backend).to_uppercase(),
         wrap("  ", &escape::line(&refusal.message))
     )
+}
+
+/// Bytes that the budget lacks for all of the plan: `refusal` names only the first request that it doesn't hold.
+fn missing(plan: &Plan, refusal: &Refusal) -> u64 {
+    let flag = if refusal.backend == "cpu" { "--cpu-mem" } else { "--gpu-mem" };
+    // What is enough was put to the planner, which knows what is exempt from the budget.
+    let enough = plan.alternatives.iter().find_map(|other| match &other.argv[..] {
+        [word, mib] if word == flag => {
+            Some(mib.parse::<u64>().ok()?.saturating_mul(1 << 20).saturating_sub(other.left_bytes))
+        }
+        _ => None,
+    });
+    let all = || plan.backends.iter().find(|b| b.name == refusal.backend).map_or(0, |b| b.total_bytes);
+    enough.unwrap_or_else(all).saturating_sub(refusal.budget)
 }
 
 fn where_blocks_are(plan: &Plan) -> String {

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "what the helpers unwrap fails the test")]
 
+mod device;
 mod errors;
 mod json;
 #[cfg(target_os = "linux")]

@@ -47,6 +47,8 @@ pub(crate) fn minfer(args: &[&str]) -> Command {
     command
         .args(args)
         .env("NO_COLOR", "1")
+        // Whatever graphics processor this machine has: what is tested elsewhere is the CPU.
+        .env("MINFER_DEVICE", "cpu")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());

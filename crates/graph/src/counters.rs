@@ -10,3 +10,15 @@ pub struct Counters {
     /// Bytes of weights that kernels had to read, each weight once a dispatch.
     pub weight_bytes: u64,
 }
+
+impl Counters {
+    /// What was done since `before`.
+    #[must_use]
+    pub fn since(self, before: Self) -> Self {
+        Self {
+            dispatches: self.dispatches - before.dispatches,
+            submissions: self.submissions - before.submissions,
+            weight_bytes: self.weight_bytes - before.weight_bytes,
+        }
+    }
+}
