@@ -4,7 +4,7 @@ use super::merge::Merger;
 use super::slots::{BLOCK, Probe, Slots};
 use super::split::PreTokenizer;
 use super::vocab::Vocab;
-use super::{Error, TokenId, byte_level};
+use super::{Error, TokenId, both, byte_level};
 
 /// The merges of a vocabulary and the rule that splits a text into words.
 #[derive(Debug)]
@@ -28,11 +28,14 @@ impl Bpe {
         merges: &[&str],
         split: PreTokenizer,
     ) -> Result<Self, Error> {
+        let (first, second) = merges.split_at(merges.len() / 2);
+        let resolve =
+            |merges, from| Resolver { vocab, texts, last: 0, piece: Vec::new() }.resolve(merges, from);
+        let (second, first) = both(|| resolve(second, first.len()), || resolve(first, 0));
+        let (first, second) = (first?, second?);
         let mut table = Slots::with_capacity(merges.len());
-        let mut resolver = Resolver { vocab, texts, last: 0, piece: Vec::new() };
-        for (i, block) in merges.chunks(BLOCK).enumerate() {
-            resolver.add(block, i * BLOCK, &mut table)?;
-        }
+        insert(&mut table, &first, 0);
+        insert(&mut table, &second, first.len());
         let bytes = std::array::from_fn(|byte| vocab.find(&[byte as u8]));
         Ok(Self { merges: table, bytes, split })
     }
@@ -94,6 +97,26 @@ impl Bpe {
     }
 }
 
+/// The tokens of a merge: its two parts, and what it makes.
+type Merge = [TokenId; 3];
+
+/// Adds merges, the first of which has this rank.
+fn insert(table: &mut Slots<64>, merges: &[Merge], first: usize) {
+    let mut rank = first as u64;
+    for block in merges.chunks(BLOCK) {
+        let mut probes = [Probe::default(); BLOCK];
+        for (probe, &[left, right, _]) in probes.iter_mut().zip(block) {
+            *probe = table.probe(key(left, right));
+        }
+        table.fetch(&probes[..block.len()]);
+        for (&probe, &[_, _, union]) in probes.iter().zip(block) {
+            // The first of two equal merges has the better rank.
+            table.insert(probe, rank << 32 | u64::from(union), |_| true);
+            rank += 1;
+        }
+    }
+}
+
 /// Finds the tokens of merges.
 struct Resolver<'a> {
     vocab: &'a Vocab,
@@ -104,8 +127,17 @@ struct Resolver<'a> {
 }
 
 impl Resolver<'_> {
-    /// Adds merges, [`BLOCK`] of them at most, the first of which has this rank.
-    fn add(&mut self, merges: &[&str], first: usize, table: &mut Slots<64>) -> Result<(), Error> {
+    /// Finds the tokens of these merges, the first of which has this rank.
+    fn resolve(mut self, merges: &[&str], first: usize) -> Result<Vec<Merge>, Error> {
+        let mut found = Vec::with_capacity(merges.len());
+        for (block, rank) in merges.chunks(BLOCK).zip((first..).step_by(BLOCK)) {
+            self.resolve_block(block, rank, &mut found)?;
+        }
+        Ok(found)
+    }
+
+    /// As [`Self::resolve`], for [`BLOCK`] merges at most.
+    fn resolve_block(&mut self, merges: &[&str], first: usize, found: &mut Vec<Merge>) -> Result<(), Error> {
         let mut ids = [0; BLOCK];
         let mut parts: [&[u8]; 2 * BLOCK] = [&[]; 2 * BLOCK];
         let mut n = 0;
@@ -125,15 +157,9 @@ impl Resolver<'_> {
             }
         }
         let parts = self.vocab.find_all(&parts);
-        let mut probes = [Probe::default(); BLOCK];
-        for (i, pair) in parts.as_chunks().0[..n].iter().enumerate() {
+        for (i, (pair, id)) in parts.as_chunks().0.iter().zip(ids).enumerate().take(n) {
             let &[Some(left), Some(right)] = pair else { return Err(no_token(merges[i], first + i)) };
-            probes[i] = table.probe(key(left, right));
-        }
-        table.fetch(&probes[..n]);
-        for ((&probe, &id), rank) in probes[..n].iter().zip(&ids).zip(first..) {
-            // The first of two equal merges has the better rank.
-            table.insert(probe, (rank as u64) << 32 | u64::from(id), |_| true);
+            found.push([left, right, id]);
         }
         result
     }

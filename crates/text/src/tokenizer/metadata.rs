@@ -4,7 +4,7 @@ use minfer_gguf::Metadata;
 use minfer_tensor::Bytes;
 
 use super::source::keys;
-use super::{Error, SpecialIds, TokenKind, Tokenizer, TokenizerModel, VocabSource};
+use super::{Error, SpecialIds, TokenKind, Tokenizer, TokenizerModel, VocabSource, both};
 
 impl Tokenizer {
     /// The tokenizer of a file.
@@ -36,15 +36,15 @@ impl<'a> VocabSource<'a> {
     pub fn from_metadata(metadata: &'a Metadata) -> Result<Self, Error> {
         let model = model(metadata)?;
         let kinds = metadata.i32s(keys::TOKEN_TYPE)?;
+        let (merges, tokens) = both(|| metadata.strings(keys::MERGES), || metadata.strings(keys::TOKENS));
         Ok(Self {
             model,
             pre: metadata.str(keys::PRE)?,
-            tokens: metadata
-                .strings(keys::TOKENS)?
+            tokens: tokens?
                 .ok_or(Error::Missing { key: keys::TOKENS, need: "a tokenizer needs its vocabulary" })?,
             scores: if model == TokenizerModel::Spm { metadata.f32s(keys::SCORES)? } else { None },
             kinds: kinds.map(|kinds| kinds.into_iter().map(TokenKind::from_raw).collect()),
-            merges: if model == TokenizerModel::Bpe { metadata.strings(keys::MERGES)? } else { None },
+            merges: if model == TokenizerModel::Bpe { merges? } else { None },
             ids: SpecialIds {
                 bos: metadata.u32(keys::BOS)?,
                 eos: metadata.u32(keys::EOS)?,

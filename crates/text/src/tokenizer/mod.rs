@@ -61,6 +61,19 @@ pub struct Tokenizer {
     strip_after_control: bool,
 }
 
+/// Runs both, at the same time if the system gives a thread.
+fn both<A: Send, B>(beside: impl Fn() -> A + Sync, here: impl FnOnce() -> B) -> (A, B) {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("tokenizer".into()).spawn_scoped(scope, &beside);
+        let here = here();
+        let beside = match thread {
+            Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+            Err(_) => beside(),
+        };
+        (beside, here)
+    })
+}
+
 #[derive(Debug)]
 enum Algorithm {
     Bpe(Box<Bpe>),
