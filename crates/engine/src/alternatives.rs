@@ -24,11 +24,11 @@ pub(crate) fn alternatives(
     refused: &str,
 ) -> Vec<Alternative> {
     let attempt = |argv: &[&str], changed: &Options| {
-        let (offload, left) = admitted(file, changed, host)?;
+        let (offload, left) = admitted(file, changed, host, refused)?;
         let argv = argv.iter().map(|&word| word.to_owned()).collect();
         Some(Alternative { argv, gpu_layers: offload.gpu_layers as usize, left_bytes: left.get() })
     };
-    let fits = |changed: &Options| admitted(file, changed, host).is_some();
+    let fits = |changed: &Options| admitted(file, changed, host, refused).is_some();
     let with_ctx = |n: usize| Options { ctx: Some(n), ..options.clone() };
     let with_batch = |batch: usize| Options { batch, ..options.clone() };
     let with_layers =
@@ -74,13 +74,14 @@ fn resolved(file: &ModelFile, options: &Options, host: &Host) -> Option<(Offload
     Some((offload, resolver.memory(offload).ok()?))
 }
 
-/// The blocks of an admitted request, and what it leaves of the tightest budget; `None` if it isn't admitted.
-fn admitted(file: &ModelFile, options: &Options, host: &Host) -> Option<(OffloadPlan, Bytes)> {
+/// The blocks of an admitted request, and what it leaves of the budget of the backend that refused; `None` if it isn't
+/// admitted.
+fn admitted(file: &ModelFile, options: &Options, host: &Host, refused: &str) -> Option<(OffloadPlan, Bytes)> {
     let (offload, memory) = resolved(file, options, host)?;
     memory.admit().ok()?;
-    let left = memory.backends().iter();
-    let left = left.filter_map(|plan| plan.budget.headroom(plan.charges().total(), plan.weights.mapped));
-    Some((offload, left.min()?))
+    let left = memory.headroom().into_iter().zip(memory.backends());
+    let of_refused = left.clone().find(|(_, plan)| plan.name == refused).and_then(|(left, _)| left);
+    Some((offload, of_refused.or_else(|| left.filter_map(|(left, _)| left).min())?))
 }
 
 /// The largest multiple of a step below `n_ctx` that fits. More positions never take fewer bytes, so halving finds it.

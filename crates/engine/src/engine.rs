@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use minfer_gguf::Mapping;
-use minfer_graph::{CacheStats, Runner, WeightId};
+use minfer_graph::{BackendError, CacheStats, Runner, WeightId};
 use minfer_tensor::Bytes;
 use minfer_text::{Message, RenderOptions, Specials, TokenId};
 
@@ -200,7 +200,7 @@ impl Engine {
 
 /// Why a plan couldn't be carried out.
 enum Failure {
-    /// The device can't have the weights.
+    /// The device can't have its buffers or the weights.
     Device(minfer_graph::Error),
     /// Anything else.
     Load(Error),
@@ -237,7 +237,14 @@ fn commit(
         backends.push(minfer_graph::idle(spec));
     }
     backends.push(machine.open_cpu().map_err(|error| load(minfer_graph::Error::from(error).into()))?);
-    let mut runner = Runner::new(backends, memory.clone()).map_err(|error| load(error.into()))?;
+    let mut runner = Runner::new(backends, memory.clone()).map_err(|error| match &error {
+        minfer_graph::Error::Backend(BackendError::OutOfMemory { backend, .. })
+            if planned.uses_device() && *backend == memory.backends()[0].name =>
+        {
+            Failure::Device(error)
+        }
+        _ => load(error.into()),
+    })?;
     register_weights(&mut runner, file, &maps, on_progress).map_err(|error| match error {
         Error::Run(error) => on_device(error),
         other => load(other),

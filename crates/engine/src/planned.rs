@@ -99,7 +99,7 @@ impl Planned {
 
     /// The plan without the device, which failed (rule O6): everything on the CPU, if that is admitted.
     pub(crate) fn without_device(self, error: &minfer_graph::Error) -> Result<Self, Error> {
-        let reason = format!("the device can't hold the model's weights ({error}): running on the CPU");
+        let reason = format!("the device can't take its part of the model ({error}): running on the CPU");
         let host = Host { device: None, no_device: Some(reason.clone()), ..self.host };
         let planned = Self::new(self.file, &self.options, &host)?;
         planned.check().map_err(|refused| Error::Refused(format!("{reason}; {refused}")))?;

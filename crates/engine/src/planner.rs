@@ -37,7 +37,7 @@ pub(crate) fn resolve(file: &ModelFile, options: &Options, host: &Host) -> Resul
     let (n_ctx, states) = (resolver.n_ctx, &resolver.states);
     let refusal = memory.admit().err().map(|error| refusal(error, &memory));
     let specs = host.device.iter().map(|device| &device.spec).chain([&host.cpu]);
-    let backends = memory.backends().iter().zip(specs).zip(&resolver.answers);
+    let backends = memory.backends().iter().zip(specs).zip(&resolver.answers).zip(memory.headroom());
     let remarks = [
         note.clone(),
         missing_note(file.index()),
@@ -59,7 +59,9 @@ pub(crate) fn resolve(file: &ModelFile, options: &Options, host: &Host) -> Resul
             unblocked_on_device: offload.device_holds_unblocked(),
             note,
         },
-        backends: backends.map(|((planned, spec), answer)| planned_memory(planned, spec, answer)).collect(),
+        backends: backends
+            .map(|(((planned, spec), answer), left)| planned_memory(planned, spec, answer, left))
+            .collect(),
         blocks: blocks(model, &resolver, &offload, &memory),
         kv_bytes_per_token: states.iter().filter_map(StateDecl::nbytes).sum::<Bytes>().get()
             / n_ctx.max(1) as u64,
@@ -113,8 +115,13 @@ fn refusal(error: BudgetExceeded, memory: &MemoryPlan) -> Refusal {
     let whole = memory.backends().iter().find(|plan| plan.name == error.backend);
     let whole = whole.map(|plan| (plan.charges().total(), plan.kv));
     let whole = whole.map(|(total, kv)| format!("; the plan takes {total}, keys and values {kv} of it"));
+    let shared = memory.backends().split_last().filter(|(cpu, _)| cpu.name == error.backend);
+    let shared = shared.and_then(|(_, devices)| devices.iter().find(|device| device.unified));
+    let shared = shared.map(|device| {
+        format!(", beside {} of {}, whose memory is the host's", device.charges().total(), device.name)
+    });
     Refusal {
-        message: format!("{error}{}", whole.unwrap_or_default()),
+        message: format!("{error}{}{}", whole.unwrap_or_default(), shared.unwrap_or_default()),
         weights: error.weights.get(),
         pooled: error.pooled.get(),
         request: error.request.get(),

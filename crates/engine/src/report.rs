@@ -30,6 +30,7 @@ pub(crate) fn planned_memory(
     plan: &BackendPlan,
     spec: &Arc<dyn DeviceSpec>,
     memory: &DeviceMemory,
+    headroom: Option<Bytes>,
 ) -> BackendMemory {
     let charges = plan.charges();
     let category = |category| charges.get(category).get();
@@ -48,7 +49,7 @@ pub(crate) fn planned_memory(
         scratch_bytes: category(Category::Scratch),
         host_bytes: category(Category::Host),
         total_bytes: total.get(),
-        headroom_bytes: plan.budget.headroom(total, plan.weights.mapped).map(Bytes::get),
+        headroom_bytes: headroom.map(Bytes::get),
         staging_bytes,
         mapped_bytes: mapped.get(),
         anonymous_bytes: if plan.unified { total.saturating_sub(mapped).get() } else { 0 },
@@ -72,7 +73,12 @@ pub(crate) fn report(plan: &Plan, file: &ModelFile, context: &Context, caller: B
     });
     let backends = plan.backends.iter().zip(reports);
     let backends = backends.map(|(planned, (held, unified))| measured(planned, &held, unified));
-    Plan { backends: backends.collect(), ..plan.clone() }
+    let mut backends: Vec<_> = backends.collect();
+    let Some((cpu, devices)) = backends.split_last_mut() else { return plan.clone() };
+    // What a device with the host's memory holds isn't left on the host either (rule B5).
+    let shared: u64 = devices.iter().map(|device| device.anonymous_bytes).sum();
+    cpu.headroom_bytes = cpu.headroom_bytes.map(|left| left.saturating_sub(shared));
+    Plan { backends, ..plan.clone() }
 }
 
 fn measured_host(file: &ModelFile, context: &Context) -> Bytes {

@@ -147,6 +147,8 @@ impl<'a> Resolver<'a> {
         }
         let fits = |gpu_layers| self.fits_device(OffloadPlan { gpu_layers, n_layers });
         let gpu_layers = largest_prefix(plan.gpu_layers, fits).unwrap_or(0);
+        let none = gpu_layers == 0 && offer.supported > 0 && budget.is_some();
+        let note = note.or_else(|| none.then(|| "no block fits the device: running on the CPU".to_owned()));
         Ok(Offload { plan: OffloadPlan { gpu_layers, n_layers }, note })
     }
 
@@ -183,8 +185,11 @@ impl<'a> Resolver<'a> {
 /// No memory holds what 64 bits can't count, and no buffer what the device has no buffer for: refusals, not faults.
 fn too_large(error: minfer_graph::Error) -> Error {
     match error {
-        minfer_graph::Error::Size { .. } | minfer_graph::Error::TooLarge { .. } => {
-            Error::Refused(error.to_string())
+        minfer_graph::Error::Size { .. } => Error::Refused(error.to_string()),
+        minfer_graph::Error::TooLarge { .. } => {
+            let ways =
+                "a smaller --ctx or --kv-type makes it shorter, --gpu-layers auto leaves it to the CPU";
+            Error::Refused(format!("{error}; {ways}"))
         }
         other => other.into(),
     }

@@ -137,6 +137,12 @@ fn o6_a_device_that_cannot_have_the_weights_is_left_for_the_cpu() {
         assert_eq!(engine.offload_report(), None);
         assert_eq!(score(&mut engine, &IDS, 4).1, expected);
     }
+    all.device_grants.weights.store(usize::MAX, Ordering::Relaxed);
+    all.device_grants.buffers.store(3, Ordering::Relaxed);
+    let mut engine = all.load(&arch("llama-dense"), &layers("all")).unwrap();
+    assert_eq!(engine.plan().backends.len(), 1, "nor a device without memory for its buffers");
+    assert_eq!(score(&mut engine, &IDS, 4).1, expected);
+    all.device_grants.buffers.store(0, Ordering::Relaxed);
     // What the CPU has no room for either is refused.
     let tight = Options { cpu_mem: Some(Setting::new("0", "--cpu-mem")), ..layers("all") };
     assert_eq!(all.load(&arch("llama-dense"), &tight).unwrap_err().kind(), ErrorKind::Refused);
@@ -256,7 +262,9 @@ fn b5_a_device_with_the_hosts_memory_and_the_host_fit_it_together() {
         ..layers(n)
     };
     let fits = both.div_ceil(1 << 20);
-    assert!(planned(&machine(), "llama-dense", &with(fits, "1")).fits);
+    let tight = planned(&machine(), "llama-dense", &with(fits, "1"));
+    assert!(tight.fits);
+    assert_eq!(tight.backends[1].headroom_bytes, Some((fits << 20) - both));
     assert!(!planned(&machine(), "llama-dense", &with(fits - 1, "1")).fits);
     assert!(planned(&machine(), "llama-dense", &with(fits, "auto")).fits);
 }

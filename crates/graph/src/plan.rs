@@ -152,6 +152,19 @@ impl MemoryPlan {
         Ok(())
     }
 
+    /// What a budget leaves, by backend; on the host less what devices take of its memory (rule B5). `None` without a budget.
+    pub fn headroom(&self) -> Vec<Option<Bytes>> {
+        let host = self.backends.len() - 1;
+        let totals = self.backends.iter().map(|plan| plan.charges().total());
+        let shared = self.backends[..host].iter().filter(|plan| plan.unified);
+        let shared: Bytes = shared.map(|plan| plan.charges().total()).sum();
+        let left = |(index, (plan, total)): (usize, (&BackendPlan, Bytes))| {
+            let total = if index == host { total.saturating_add(shared) } else { total };
+            plan.budget.headroom(total, plan.weights.mapped)
+        };
+        self.backends.iter().zip(totals).enumerate().map(left).collect()
+    }
+
     /// By backend, the CPU last.
     pub fn backends(&self) -> &[BackendPlan] {
         &self.backends
