@@ -38,10 +38,12 @@ pub(super) fn compose(kernel: Kernel) -> String {
     let mut module = Module::new(kernel.workgroup_size());
     match kernel {
         Kernel::MatVec { format, tokens, subgroup } => {
-            module.constant("TOKENS", tokens).sum(subgroup).unpack(format, "weights").add(wgsl!("mat_vec"));
+            module.constant("TOKENS", tokens).sum(subgroup).unpack(format, "weights");
+            module.add(wgsl!("product")).add(wgsl!("mat_vec"));
         }
         Kernel::MatMul { format } => {
-            module.entry(false).unpack(format, "weights").add(wgsl!("mat_mul"));
+            module.entry(false).unpack(format, "weights");
+            module.add(wgsl!("product")).add(wgsl!("mat_mul"));
         }
         Kernel::GetRows { format, table } => {
             let access = if table == Access::Read { "read" } else { "read_write" };

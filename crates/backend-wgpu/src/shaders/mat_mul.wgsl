@@ -5,30 +5,6 @@ const TILE: u32 = 64u;
 const QUADS: u32 = TILE / 4u;
 const DEPTH: u32 = 32u;
 
-struct Params {
-    // Live rows of x.
-    rows: u32,
-    // Columns of x and of the weight.
-    cols: u32,
-    // Rows of the weight that are bound.
-    n_out: u32,
-    // Bytes of a row of the weight.
-    row_bytes: u32,
-    // First byte of the weight's rows.
-    weights: u32,
-    // First element of x.
-    x: u32,
-    // Element of the result for the first row of x and of the weight.
-    out: u32,
-    // Columns of the result.
-    out_cols: u32,
-}
-
-var<immediate> p: Params;
-@group(0) @binding(0) var<storage, read> weights: array<u32>;
-@group(0) @binding(1) var<storage, read_write> x: array<f32>;
-@group(0) @binding(2) var<storage, read_write> out: array<f32>;
-
 // By column, then by quad of rows at `quad_at`.
 var<workgroup> weight_tile: array<vec4<f32>, DEPTH * QUADS>;
 var<workgroup> x_tile: array<vec4<f32>, DEPTH * QUADS>;
@@ -37,13 +13,6 @@ var<workgroup> x_tile: array<vec4<f32>, DEPTH * QUADS>;
 // apart too keeps them on different banks.
 fn quad_at(column: u32, quad: u32) -> u32 {
     return column * QUADS + (quad ^ (((column >> 3u) & 3u) << 1u));
-}
-
-fn x_eight(row: u32, group: u32) -> Eight {
-    let i = p.x + row * p.cols + group * 8u;
-    let low = vec4<f32>(x[i], x[i + 1u], x[i + 2u], x[i + 3u]);
-    let high = vec4<f32>(x[i + 4u], x[i + 5u], x[i + 6u], x[i + 7u]);
-    return Eight(low, high);
 }
 
 // Loads eight columns of one row of either tile. Rows beyond the last repeat it; their products are dropped.
