@@ -129,7 +129,8 @@ fn load_on(
     })?;
     drop(bar);
     show_notes(engine.plan(), args);
-    let remarks = [machine.remark().filter(|_| engine.offload_report().is_some()), engine.offload_report()];
+    let placed = engine.offload_report();
+    let remarks = [placed.as_ref().and_then(|_| machine.remark()), placed];
     if !args.output.quiet {
         remarks.into_iter().flatten().for_each(|remark| output::note(&format!("note: {remark}")));
     }

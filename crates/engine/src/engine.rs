@@ -89,7 +89,7 @@ impl Engine {
         let Plan { offload, backends, request, .. } = &self.plan;
         let runner = self.context.runner();
         let (device, planned) = runner.allocator().ids().zip(backends).next()?;
-        let held = Bytes::new(runner.memory_report(device).weights_bytes.get());
+        let held = runner.memory_report(device).weights_bytes;
         let source = if request.source == "default" { "" } else { &request.source };
         let request = [source, &request.gpu_layers].join(" ");
         (offload.gpu_layers > 0).then(|| {

@@ -36,6 +36,8 @@ pub(crate) struct Resolver<'a> {
     pub(crate) notes: Vec<String>,
     /// What was asked for.
     request: OffloadRequest,
+    /// The device's budget, where one was given.
+    gpu_mem: Option<Bytes>,
 }
 
 impl<'a> Resolver<'a> {
@@ -84,6 +86,7 @@ impl<'a> Resolver<'a> {
             answers,
             notes,
             request,
+            gpu_mem,
         })
     }
 
@@ -160,8 +163,7 @@ impl<'a> Resolver<'a> {
     }
 
     fn weight_budget(&self, device: &HostDevice) -> Result<Option<Bytes>, Error> {
-        let gpu_mem = self.options.gpu_mem.as_ref().map(parse_mib).transpose()?;
-        weight_budget(gpu_mem, &device.memory).map_err(|error| {
+        weight_budget(self.gpu_mem, &device.memory).map_err(|error| {
             Error::Refused(format!("{error}; give its memory with --gpu-mem, or a number with --gpu-layers"))
         })
     }
