@@ -49,6 +49,7 @@ fn product(
     rows: usize,
     k: usize,
     tokens: usize,
+    packed: bool,
 ) -> Result<f64, Box<dyn Error>> {
     let row_bytes = dtype.row_bytes(k).ok_or("row")?.get() as usize;
     let mut weights = buffer(rows * row_bytes)?;
@@ -72,6 +73,7 @@ fn product(
             let m = MatMul {
                 dtype,
                 weights: w.at(0),
+                packed: packed.then_some(0),
                 k,
                 rows: team.share(rows, ROW_UNIT),
                 tokens,
@@ -148,16 +150,22 @@ fn main() -> Result<(), Box<dyn Error>> {
         for dtype in DType::ALL.into_iter().filter(|&d| d != DType::I32) {
             let (rows, k) = if scalar { (64, 512) } else { (1024, 2048) };
             let tokens = if scalar { 12 } else { 256 };
-            let gemm = product(&mut pool, table, dtype, rows, k, tokens)?;
             let vector_rows = if scalar { 256 } else { 65536 };
-            let vector = product(&mut pool, table, dtype, vector_rows, k, 1)?;
             let bytes = vector_rows * dtype.row_bytes(k).ok_or("row")?.get() as usize;
-            println!(
-                "{:12} {dtype:6} {tokens} tokens {:7.1} GMAC/s; 1 token {:6.1} GB/s",
-                table.name(),
-                (rows * k * tokens) as f64 / gemm / 1e9,
-                bytes as f64 / vector / 1e9,
-            );
+            for packed in [false, true] {
+                if packed && !dtype.is_quantized() {
+                    continue;
+                }
+                let gemm = product(&mut pool, table, dtype, rows, k, tokens, packed)?;
+                let vector = product(&mut pool, table, dtype, vector_rows, k, 1, packed)?;
+                let layout = if packed { "packed" } else { "rows" };
+                println!(
+                    "{:12} {dtype:6} {layout:6} {tokens} tokens {:7.1} GMAC/s; 1 token {:6.1} GB/s",
+                    table.name(),
+                    (rows * k * tokens) as f64 / gemm / 1e9,
+                    bytes as f64 / vector / 1e9,
+                );
+            }
         }
         for tokens in [1, 64] {
             let slots = 2048;

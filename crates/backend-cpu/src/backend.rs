@@ -141,15 +141,14 @@ impl Backend for CpuBackend {
         Ok(())
     }
 
-    /// The bytes are used where they lie.
+    /// The bytes are repacked, or used where they lie.
     fn register_weight(
         &mut self,
         id: WeightId,
         decl: &WeightDecl,
         data: WeightBytes,
     ) -> Result<(), BackendError> {
-        let charge = self.cpu.weight_bytes(decl, data.is_mapped());
-        self.weights.insert(id, decl, data, charge)
+        self.weights.insert(id, decl, data, &self.cpu, &mut self.pool)
     }
 
     fn prepare(&mut self, segment: Segment<'_>) -> Result<SegmentId, BackendError> {

@@ -1,25 +1,42 @@
 //! What can be said of the CPU without running anything on it.
 
-use minfer_graph::{CNode, ComputeGraph, DeviceSpec, NodeId, Op, WeightCharge, WeightDecl};
+use minfer_graph::{CNode, ComputeGraph, DeviceSpec, NodeId, Op, Shape, WeightCharge, WeightDecl};
 use minfer_tensor::{Bytes, DType};
 
 use crate::exec::scratch;
-use crate::kernels::Kernels;
+use crate::kernels::{self, Kernels};
 
 /// The name in messages and reports.
 pub(crate) const NAME: &str = "cpu";
 
-/// A number of threads and a kernel table: all that a plan for the CPU depends on.
+/// A number of threads, a kernel table and whether weights are repacked: all that a plan for the CPU depends on.
 #[derive(Clone, Copy)]
 pub struct CpuSpec {
     threads: usize,
     kernels: &'static Kernels,
+    repack: bool,
 }
 
 impl CpuSpec {
     /// `threads` (at least 1) that run `kernels`.
     pub fn new(threads: usize, kernels: &'static Kernels) -> Self {
-        Self { threads: threads.max(1), kernels }
+        Self { threads: threads.max(1), kernels, repack: true }
+    }
+
+    /// The same, with quantized matrices repacked at the load (the default) or used where they lie: more speed, or
+    /// pages of the file that the system can take back and that processes share. Results have the same bits.
+    pub fn with_repack(self, repack: bool) -> Self {
+        Self { repack, ..self }
+    }
+
+    /// Whether quantized matrices are repacked at the load.
+    pub fn repacks(&self) -> bool {
+        self.repack
+    }
+
+    /// Whether this weight is.
+    pub(crate) fn packs(&self, decl: &WeightDecl) -> bool {
+        self.repack && decl.multiplied && decl.dtype.is_quantized()
     }
 
     /// `threads` that run the best kernels of this processor.
@@ -66,10 +83,13 @@ impl DeviceSpec for CpuSpec {
         scratch::segment_bytes(graph, nodes, self.threads)
     }
 
-    /// The file's bytes: kernels read the blocks of the file as they are.
+    /// The bytes of the packed copy, from which on the source isn't used; else the file's, which kernels read where
+    /// they lie.
     fn weight_bytes(&self, decl: &WeightDecl, mapped: bool) -> WeightCharge {
         let bytes = decl.shape.nbytes(decl.dtype).unwrap_or(Bytes::MAX);
-        if mapped {
+        if self.packs(decl) {
+            WeightCharge { mapped: Bytes::ZERO, anonymous: packed_bytes(decl) }
+        } else if mapped {
             WeightCharge { mapped: bytes, anonymous: Bytes::ZERO }
         } else {
             WeightCharge { mapped: Bytes::ZERO, anonymous: bytes }
@@ -79,6 +99,12 @@ impl DeviceSpec for CpuSpec {
     fn is_unified(&self) -> bool {
         true
     }
+}
+
+/// Bytes of the packed copy of a weight; saturates.
+pub(crate) fn packed_bytes(decl: &WeightDecl) -> Bytes {
+    let row = Shape::new(1, decl.shape.cols).nbytes(decl.dtype).and_then(Bytes::to_usize);
+    row.map_or(Bytes::MAX, |row| Bytes::from(kernels::packed_bytes(decl.shape.rows, row)))
 }
 
 /// What a head's size must be a multiple of if keys and values are stored as `dtype`; `None` if they can't be.

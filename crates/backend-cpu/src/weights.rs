@@ -1,35 +1,63 @@
-//! Registered weights, used where they lie.
+//! Registered weights: packed copies, or used where they lie.
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use minfer_graph::{BackendError, WeightBytes, WeightCharge, WeightDecl, WeightId};
+use minfer_graph::{BackendError, WeightBytes, WeightDecl, WeightId};
 use minfer_tensor::{Bytes, DType};
 
-use crate::spec::NAME;
+use crate::buffer::{AlignedBuf, ByteCounter};
+use crate::kernels::{self, ROW_UNIT};
+use crate::pool::ThreadPool;
+use crate::spec::{CpuSpec, NAME, packed_bytes};
+
+/// Bytes that a thread packs between two releases of the source, so that no second copy becomes resident.
+const CHUNK: usize = 1 << 20;
 
 /// A weight and the owner of its bytes.
 #[derive(Clone, Debug)]
-pub(crate) struct Weight {
+pub(crate) enum Weight {
+    /// As in the file.
+    InPlace(WeightBytes),
+    /// In panels of sixteen rows.
+    Packed {
+        /// The panels.
+        panels: Arc<AlignedBuf>,
+        /// Bytes of a row.
+        row_bytes: usize,
+    },
+}
+
+impl Weight {
     /// Its bytes.
-    pub(crate) data: WeightBytes,
-    charge: WeightCharge,
+    pub(crate) fn as_slice(&self) -> &[u8] {
+        match self {
+            Self::InPlace(data) => data.as_slice(),
+            Self::Packed { panels, .. } => panels.as_slice(),
+        }
+    }
 }
 
 /// The weights of a session.
 #[derive(Debug, Default)]
-pub(crate) struct Weights(BTreeMap<WeightId, Weight>);
+pub(crate) struct Weights {
+    weights: BTreeMap<WeightId, Weight>,
+    packed: ByteCounter,
+}
 
 impl Weights {
-    /// Takes a weight in; replaces one of the same id.
+    /// Takes a weight in, packed if `cpu` says so; replaces one of the same id.
     ///
     /// # Errors
-    /// If the bytes are not as many as declared, or not aligned for f32 or f16 arithmetic.
+    /// If the bytes are not as many as declared, or not aligned for f32 or f16 arithmetic, or if there is no memory for
+    /// the packed copy.
     pub(crate) fn insert(
         &mut self,
         id: WeightId,
         decl: &WeightDecl,
         data: WeightBytes,
-        charge: WeightCharge,
+        cpu: &CpuSpec,
+        pool: &mut ThreadPool,
     ) -> Result<(), BackendError> {
         let found = Bytes::from(data.as_slice().len());
         let expected = decl.shape.nbytes(decl.dtype).unwrap_or(Bytes::MAX);
@@ -37,29 +65,75 @@ impl Weights {
             let (backend, name) = (NAME.to_owned(), decl.name.escape_debug().to_string());
             return Err(BackendError::Weight { backend, name, expected, found });
         }
-        let address = data.as_slice().as_ptr().addr();
-        if !address.is_multiple_of(element_align(decl.dtype)) {
-            let name = decl.name.escape_debug();
-            let what = format!(
-                "{name}: {} weights at an address that is no multiple of {}",
-                decl.dtype,
-                element_align(decl.dtype)
-            );
-            return Err(BackendError::Device { backend: NAME.to_owned(), what });
-        }
-        self.0.insert(id, Weight { data, charge });
+        let weight = if cpu.packs(decl) {
+            self.pack(decl, &data, pool)?
+        } else {
+            Weight::InPlace(aligned(decl, data)?)
+        };
+        self.weights.insert(id, weight);
         Ok(())
+    }
+
+    fn pack(
+        &self,
+        decl: &WeightDecl,
+        data: &WeightBytes,
+        pool: &mut ThreadPool,
+    ) -> Result<Weight, BackendError> {
+        let requested = packed_bytes(decl);
+        let out_of_memory =
+            |reason| BackendError::OutOfMemory { backend: NAME.to_owned(), requested, reason };
+        let Some(len) = requested.to_usize() else {
+            return Err(out_of_memory("more than this processor can address".to_owned()));
+        };
+        let row_bytes = data.as_slice().len() / decl.shape.rows.max(1);
+        let mut panels =
+            AlignedBuf::zeroed(len, &self.packed).map_err(|error| out_of_memory(error.to_string()))?;
+        if len > 0 {
+            fill(decl.dtype, data, row_bytes, panels.as_mut_slice(), pool);
+        }
+        Ok(Weight::Packed { panels: Arc::new(panels), row_bytes })
     }
 
     /// A registered weight.
     pub(crate) fn get(&self, id: WeightId) -> Option<&Weight> {
-        self.0.get(&id)
+        self.weights.get(&id)
     }
 
     /// Bytes of all of them.
     pub(crate) fn bytes(&self) -> Bytes {
-        self.0.values().map(|weight| weight.charge.total()).sum()
+        let in_place = self.weights.values().map(|weight| match weight {
+            Weight::InPlace(data) => Bytes::from(data.as_slice().len()),
+            Weight::Packed { .. } => Bytes::ZERO,
+        });
+        in_place.sum::<Bytes>().saturating_add(Bytes::from(self.packed.bytes()))
     }
+}
+
+/// Packs all rows, shared out over the threads.
+fn fill(dtype: DType, data: &WeightBytes, row_bytes: usize, panels: &mut [u8], pool: &mut ThreadPool) {
+    let unit = ROW_UNIT * row_bytes;
+    let chunk = CHUNK.div_ceil(unit) * unit;
+    let parts: Vec<_> = panels.chunks_mut(chunk).map(Mutex::new).collect();
+    pool.run(|team| {
+        for nth in (team.index()..parts.len()).step_by(team.count()) {
+            let mut part = parts[nth].lock().unwrap_or_else(PoisonError::into_inner);
+            let rows = nth * chunk..(nth * chunk + part.len()).min(data.as_slice().len());
+            kernels::pack(dtype, &data.as_slice()[rows.clone()], row_bytes, &mut part);
+            data.release(rows);
+        }
+    });
+}
+
+/// Bytes that kernels can use where they lie.
+fn aligned(decl: &WeightDecl, data: WeightBytes) -> Result<WeightBytes, BackendError> {
+    let align = element_align(decl.dtype);
+    if data.as_slice().as_ptr().addr().is_multiple_of(align) {
+        return Ok(data);
+    }
+    let name = decl.name.escape_debug();
+    let what = format!("{name}: {} weights at an address that is no multiple of {align}", decl.dtype);
+    Err(BackendError::Device { backend: NAME.to_owned(), what })
 }
 
 /// What the address of an element must be a multiple of; blocks may lie anywhere.

@@ -28,7 +28,7 @@ fn backend() -> CpuBackend {
 }
 
 fn decl(dtype: DType, rows: usize, cols: usize) -> WeightDecl {
-    WeightDecl { name: "w".into(), dtype, shape: Shape::new(rows, cols) }
+    WeightDecl { name: "w".into(), dtype, shape: Shape::new(rows, cols), multiplied: true }
 }
 
 fn window(id: BufId, offset: u64, len: u64) -> BufRef {
@@ -72,7 +72,7 @@ fn message(result: Result<SegmentId, BackendError>) -> String {
 
 #[test]
 fn a6_every_registered_weight_is_charged_once() {
-    let mut backend = backend();
+    let mut backend = CpuBackend::new(CpuSpec::detect(2).with_repack(false)).unwrap();
     let mapped = Arc::new(Source(vec![0; 4 * 34], true));
     let owned = Arc::new(Source(vec![0; 64], false));
     backend
@@ -90,6 +90,26 @@ fn a6_every_registered_weight_is_charged_once() {
         (Bytes::new(136), Bytes::ZERO)
     );
     assert_eq!(spec.weight_bytes(&f, false).anonymous, Bytes::new(64));
+}
+
+#[test]
+fn a6_a_packed_weight_is_charged_by_its_panels_and_its_source_is_let_go() {
+    let mut backend = backend();
+    let source = Arc::new(Source(vec![0; 20 * 34], true));
+    let packed = decl(DType::Q8_0, 20, 32);
+    let looked_up = WeightDecl { multiplied: false, ..packed.clone() };
+    let data = || WeightBytes::new(source.clone(), 0..20 * 34);
+    for _ in 0..2 {
+        backend.register_weight(WeightId::new(0), &packed, data()).unwrap();
+    }
+    assert_eq!(Arc::strong_count(&source), 1);
+    assert_eq!(backend.weights_bytes(), Bytes::new(32 * 34));
+    backend.register_weight(WeightId::new(1), &looked_up, data()).unwrap();
+    assert_eq!(backend.weights_bytes(), Bytes::new((32 + 20) * 34));
+    let spec = backend.spec().clone();
+    let charges = [&packed, &looked_up].map(|decl| spec.weight_bytes(decl, true));
+    assert_eq!(charges.map(|charge| charge.anonymous), [Bytes::new(32 * 34), Bytes::ZERO]);
+    assert_eq!(charges.map(|charge| charge.mapped), [Bytes::ZERO, Bytes::new(20 * 34)]);
 }
 
 #[test]

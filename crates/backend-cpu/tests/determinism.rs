@@ -63,17 +63,18 @@ fn threads_batches_and_tables_change_no_bit() {
 
 #[test]
 fn every_case_has_the_same_bits_on_every_table_and_team() {
-    let bits = |threads, kernels| -> Vec<Outcome> {
-        let mut backend = backend(threads, kernels);
-        let spec = CpuSpec::new(threads, kernels);
+    let bits = |threads, kernels, repack| -> Vec<Outcome> {
+        let spec = CpuSpec::new(threads, kernels).with_repack(repack);
+        let mut backend = CpuBackend::new(spec).unwrap();
         let cases = all_cases().into_iter().filter(|case| case.supported_by(&spec));
         let runs = cases.map(|case| run_raw(&mut backend, &case).unwrap());
         runs.map(|(output, states)| (output.into_iter().map(f32::to_bits).collect(), states)).collect()
     };
-    let reference = bits(1, Kernels::detect());
+    let reference = bits(1, Kernels::detect(), false);
     for kernels in Kernels::available() {
-        for threads in [1, 3] {
-            assert!(bits(threads, kernels) == reference, "{}, {threads} threads", kernels.name());
+        for (threads, repack) in [(1, true), (3, true), (3, false)] {
+            let what = format!("{}, {threads} threads, repack {repack}", kernels.name());
+            assert!(bits(threads, kernels, repack) == reference, "{what}");
         }
     }
 }

@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     fn decl(rows: usize, cols: usize) -> WeightDecl {
-        WeightDecl { name: "w".into(), dtype: DType::Q8_0, shape: Shape::new(rows, cols) }
+        WeightDecl { name: "w".into(), dtype: DType::Q8_0, shape: Shape::new(rows, cols), multiplied: true }
     }
 
     #[test]

@@ -70,7 +70,8 @@ impl LocalMachine {
     pub(crate) fn host(&self) -> Host {
         let device = self.device.as_ref();
         Host {
-            cpu: Arc::new(self.cpu),
+            cpu: Arc::new(self.cpu.with_repack(false)),
+            repacking_cpu: Arc::new(self.cpu),
             threads: self.cpu.threads(),
             cpu_level: self.cpu.kernels().name().to_owned(),
             memory: host_memory(),
@@ -101,8 +102,8 @@ impl Machine for LocalMachine {
         Ok(Box::new(device))
     }
 
-    fn open_cpu(&self) -> Result<Box<dyn Backend>, BackendError> {
-        Ok(Box::new(CpuBackend::new(self.cpu)?))
+    fn open_cpu(&self, repack: bool) -> Result<Box<dyn Backend>, BackendError> {
+        Ok(Box::new(CpuBackend::new(self.cpu.with_repack(repack))?))
     }
 }
 

@@ -55,15 +55,16 @@ impl Machine for Cpu {
         unreachable!("there is none")
     }
 
-    fn open_cpu(&self) -> Result<Box<dyn Backend>, BackendError> {
-        Ok(Box::new(CpuBackend::new(self.0)?))
+    fn open_cpu(&self, repack: bool) -> Result<Box<dyn Backend>, BackendError> {
+        Ok(Box::new(CpuBackend::new(self.0.with_repack(repack))?))
     }
 }
 
 /// The mean time of one token in the best of a few runs: others may use the machine too.
 fn step_time(file: ModelFile, spec: CpuSpec) -> Result<Duration, Box<dyn Error>> {
     let host = Host {
-        cpu: Arc::new(spec),
+        cpu: Arc::new(spec.with_repack(false)),
+        repacking_cpu: Arc::new(spec),
         threads: spec.threads(),
         cpu_level: spec.kernels().name().to_owned(),
         memory: host_memory(),

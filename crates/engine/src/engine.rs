@@ -236,7 +236,8 @@ fn commit(
         // A device that gets nothing isn't opened.
         backends.push(minfer_graph::idle(spec));
     }
-    backends.push(machine.open_cpu().map_err(|error| load(minfer_graph::Error::from(error).into()))?);
+    let cpu = machine.open_cpu(plan.request.repack);
+    backends.push(cpu.map_err(|error| load(minfer_graph::Error::from(error).into()))?);
     let mut runner = Runner::new(backends, memory.clone()).map_err(|error| match &error {
         minfer_graph::Error::Backend(BackendError::OutOfMemory { backend, .. })
             if planned.uses_device() && *backend == memory.backends()[0].name =>

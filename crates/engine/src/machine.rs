@@ -7,8 +7,10 @@ use minfer_graph::{Backend, BackendError, DeviceMemory, DeviceSpec};
 /// The machine that a plan is for: descriptions and answers only, so that a plan touches no device.
 #[derive(Clone)]
 pub struct Host {
-    /// The CPU backend.
+    /// The CPU backend, using weights where they lie.
     pub cpu: Arc<dyn DeviceSpec>,
+    /// The CPU backend, repacking weights at the load.
+    pub repacking_cpu: Arc<dyn DeviceSpec>,
     /// Threads of the CPU backend.
     pub threads: usize,
     /// Kernel table of the CPU backend.
@@ -41,11 +43,18 @@ pub trait Machine {
     /// If the driver refuses.
     fn open_device(&self) -> Result<Box<dyn Backend>, BackendError>;
 
-    /// The CPU, new and empty.
+    /// The CPU, new and empty, repacking weights at the load or not.
     ///
     /// # Errors
     /// If the system refuses a thread.
-    fn open_cpu(&self) -> Result<Box<dyn Backend>, BackendError>;
+    fn open_cpu(&self, repack: bool) -> Result<Box<dyn Backend>, BackendError>;
+}
+
+impl Host {
+    /// The CPU backend of a load.
+    pub(crate) fn cpu(&self, repack: bool) -> &Arc<dyn DeviceSpec> {
+        if repack { &self.repacking_cpu } else { &self.cpu }
+    }
 }
 
 impl std::fmt::Debug for Host {

@@ -105,8 +105,11 @@ pub struct Options {
     pub cpu_mem: Option<Setting>,
     /// What the automatic fit keeps free.
     pub reserve: Reserve,
-    /// Exempts the pages of the mapped file from the host's budget.
+    /// Exempts the pages of the mapped file from the host's budget, and leaves weights there.
     pub allow_paging: bool,
+    /// Repacks the weights of the CPU at the load, into memory of its own: faster, and the file's pages aren't needed
+    /// any more. Without it they stay pages of the file, which processes share.
+    pub repack: bool,
     /// What the caller itself holds besides, charged to the host: a text that is scored and its ids.
     pub caller: Bytes,
 }
@@ -122,6 +125,7 @@ impl Default for Options {
             cpu_mem: None,
             reserve: Reserve::Quarter,
             allow_paging: false,
+            repack: true,
             caller: Bytes::ZERO,
         }
     }
@@ -130,6 +134,11 @@ impl Default for Options {
 impl Options {
     /// The context that is used where none was asked for, unless the model's own is smaller.
     pub const DEFAULT_CTX: usize = 4096;
+
+    /// Whether weights are repacked: pages that may be paged out are left where they are.
+    pub(crate) fn repacks(&self) -> bool {
+        self.repack && !self.allow_paging
+    }
 
     /// Reads every setting of the memory policy, so that a bad one is known before any work.
     ///

@@ -36,7 +36,7 @@ pub(crate) fn resolve(file: &ModelFile, options: &Options, host: &Host) -> Resul
     let memory = resolver.memory(offload)?;
     let (n_ctx, states) = (resolver.n_ctx, &resolver.states);
     let refusal = memory.admit().err().map(|error| refusal(error, &memory));
-    let specs = host.device.iter().map(|device| &device.spec).chain([&host.cpu]);
+    let specs = host.device.iter().map(|device| &device.spec).chain([host.cpu(options.repacks())]);
     let backends = memory.backends().iter().zip(specs).zip(&resolver.answers).zip(memory.headroom());
     let remarks = [
         note.clone(),
@@ -106,7 +106,7 @@ fn request(options: &Options, host: &Host, n_ctx: usize) -> Request {
         reserve: options.reserve,
         threads: host.threads,
         cpu_level: host.cpu_level.clone(),
-        repack: false,
+        repack: options.repacks(),
     }
 }
 

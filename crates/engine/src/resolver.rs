@@ -63,7 +63,7 @@ impl<'a> Resolver<'a> {
             notes.extend(decision.note);
         }
         let (answer, budget) = cpu_budget(options, host)?;
-        backends.push((Arc::clone(&host.cpu), budget));
+        backends.push((Arc::clone(host.cpu(options.repacks())), budget));
         answers.push(answer);
         let mut read = vec![false; model.weights().len()];
         for node in graphs.iter().flat_map(ComputeGraph::nodes) {

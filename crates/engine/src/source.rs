@@ -18,6 +18,10 @@ impl WeightSource for MappedPart {
     fn is_mapped(&self) -> bool {
         true
     }
+
+    fn release(&self, range: Range<usize>) {
+        self.0.release(range.start as u64..range.end as u64);
+    }
 }
 
 /// A copy in another element type.

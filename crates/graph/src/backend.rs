@@ -74,6 +74,10 @@ pub trait WeightSource: Send + Sync {
     fn bytes(&self, range: Range<usize>) -> &[u8];
     /// Whether the bytes are pages of a file (reclaimable) and not anonymous memory.
     fn is_mapped(&self) -> bool;
+    /// Hints that `range` isn't needed for now: pages of a file may leave the resident memory.
+    fn release(&self, range: Range<usize>) {
+        let _ = range;
+    }
 }
 
 /// A window of a [`WeightSource`].
@@ -98,6 +102,11 @@ impl WeightBytes {
     /// Whether they are pages of a file.
     pub fn is_mapped(&self) -> bool {
         self.source.is_mapped()
+    }
+
+    /// Hints that `range` of them isn't needed for now.
+    pub fn release(&self, range: Range<usize>) {
+        self.source.release(self.range.start + range.start..self.range.start + range.end);
     }
 }
 

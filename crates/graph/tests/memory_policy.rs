@@ -25,7 +25,7 @@ fn limited(bytes: u64) -> Budget {
 }
 
 fn decl(name: &str, rows: usize) -> WeightDecl {
-    WeightDecl { name: name.to_owned(), dtype: DType::F32, shape: Shape::new(rows, 16) }
+    WeightDecl { name: name.to_owned(), dtype: DType::F32, shape: Shape::new(rows, 16), multiplied: true }
 }
 
 fn register(alloc: &mut GraphAllocator, index: usize, decl: &WeightDecl, mapped: bool) -> Result<()> {

@@ -81,7 +81,8 @@ fn b4_charged_is_measured_in_every_category() {
     let mut alloc =
         GraphAllocator::new(vec![(Box::new(FakeBackend::new(FakeSpec::cpu())), Budget::Unbounded)]);
     let cpu = BackendId::new(0);
-    let decl = WeightDecl { name: "w".to_owned(), dtype: DType::F32, shape: Shape::new(1, 16) };
+    let decl =
+        WeightDecl { name: "w".to_owned(), dtype: DType::F32, shape: Shape::new(1, 16), multiplied: false };
     alloc.register_weight(cpu, WeightId::new(0), &decl, weight_data(&decl, true)).unwrap();
     assert!(!alloc.memory_report(cpu).agrees_with(&Charges::default()));
 }

@@ -28,6 +28,9 @@ pub struct Model {
     head: Linear,
 }
 
+/// The output head, in a file whose embedding isn't used for it.
+const HEAD: &str = "output.weight";
+
 impl Model {
     /// The model that a file describes. Tensors that it has no use for are left alone.
     ///
@@ -38,7 +41,8 @@ impl Model {
         let config = Config::from_index(index)?;
         let mut table = WeightTable::new(index);
         let (n_embd, n_vocab) = (config.n_embd, config.n_vocab);
-        let embedding = table.matrix("token_embd.weight", n_vocab, n_embd)?;
+        let is_tied = !table.has(HEAD);
+        let embedding = table.table("token_embd.weight", n_vocab, n_embd, is_tied)?;
         let rope_factors = table.optional_vector("rope_freqs.weight", config.n_rot / 2)?;
         let blocks = (0..config.n_layers())
             .map(|il| Block::declare(&mut table, &config, il))
@@ -159,8 +163,8 @@ impl Model {
 
 /// The output head: the embedding where the file has no other.
 fn head(table: &mut WeightTable<'_>, config: &Config, embedding: WeightId) -> Result<Linear, ModelError> {
-    let weight = match table.has("output.weight") {
-        true => table.matrix("output.weight", config.n_vocab, config.n_embd)?,
+    let weight = match table.has(HEAD) {
+        true => table.matrix(HEAD, config.n_vocab, config.n_embd)?,
         false => embedding,
     };
     let bias = table.optional_vector("output.bias", config.n_vocab)?;

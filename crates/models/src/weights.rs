@@ -29,14 +29,25 @@ impl<'a> WeightTable<'a> {
         self.index.tensor(name).is_some()
     }
 
-    /// A matrix of `n_out` rows of `n_in` elements, kept in the file's element type.
+    /// A matrix that is multiplied, of `n_out` rows of `n_in` elements, kept in the file's element type.
     pub(crate) fn matrix(&mut self, name: &str, n_out: usize, n_in: usize) -> Result<WeightId> {
+        self.table(name, n_out, n_in, true)
+    }
+
+    /// A matrix whose rows are looked up; `multiplied` says whether it is multiplied as well.
+    pub(crate) fn table(
+        &mut self,
+        name: &str,
+        n_out: usize,
+        n_in: usize,
+        multiplied: bool,
+    ) -> Result<WeightId> {
         let tensor = self.find(name, n_in, n_out)?;
         if tensor.dtype == DType::I32 {
             return Err(wrong_type(tensor, "floating-point or quantized elements"));
         }
         let dtype = tensor.dtype;
-        Ok(self.push(name, dtype, Shape::new(n_out, n_in)))
+        Ok(self.push(name, dtype, Shape::new(n_out, n_in), multiplied))
     }
 
     /// One row of `n` elements. Whatever the file has, it is declared as F32, and the loader converts.
@@ -45,7 +56,7 @@ impl<'a> WeightTable<'a> {
         if !matches!(tensor.dtype, DType::F32 | DType::F16 | DType::BF16) {
             return Err(wrong_type(tensor, "F32, F16 or BF16"));
         }
-        Ok(self.push(name, DType::F32, Shape::new(1, n)))
+        Ok(self.push(name, DType::F32, Shape::new(1, n), false))
     }
 
     /// As [`vector`](Self::vector), of a tensor that the file need not have.
@@ -67,9 +78,9 @@ impl<'a> WeightTable<'a> {
         Ok(tensor)
     }
 
-    fn push(&mut self, name: &str, dtype: DType, shape: Shape) -> WeightId {
+    fn push(&mut self, name: &str, dtype: DType, shape: Shape, multiplied: bool) -> WeightId {
         let id = WeightId::new(self.decls.len());
-        self.decls.push(WeightDecl { name: name.to_owned(), dtype, shape });
+        self.decls.push(WeightDecl { name: name.to_owned(), dtype, shape, multiplied });
         id
     }
 }

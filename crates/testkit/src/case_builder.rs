@@ -42,7 +42,7 @@ impl CaseBuilder {
     /// A weight of given values.
     pub(crate) fn weight_of(&mut self, dtype: DType, rows: usize, cols: usize, values: &[f32]) -> Built {
         let name = format!("w{}", self.weights.len());
-        let decl = WeightDecl { name, dtype, shape: Shape::new(rows, cols) };
+        let decl = WeightDecl { name, dtype, shape: Shape::new(rows, cols), multiplied: true };
         let id = WeightId::new(self.weights.len());
         let data = encode(dtype, decl.shape, values);
         self.weights.push((decl.clone(), data));

@@ -176,7 +176,12 @@ impl Weaver {
         let index = known.unwrap_or(self.model.weights.len());
         if known.is_none() {
             let shape = Shape::new(rows, COLS);
-            self.model.weights.push(WeightDecl { name: name.to_owned(), dtype: DType::F32, shape });
+            self.model.weights.push(WeightDecl {
+                name: name.to_owned(),
+                dtype: DType::F32,
+                shape,
+                multiplied: true,
+            });
         }
         self.builder.weight(WeightId::new(index), &self.model.weights[index])
     }

@@ -92,8 +92,12 @@ impl Transformer {
 
     fn weight_decls(&self) -> Vec<WeightDecl> {
         let (d, kv, ff) = (self.n_embd, self.kv_cols(), self.n_ff);
-        let decl =
-            |name: String, dtype, rows, cols| WeightDecl { name, dtype, shape: Shape::new(rows, cols) };
+        let decl = |name: String, dtype, rows, cols| WeightDecl {
+            name,
+            dtype,
+            shape: Shape::new(rows, cols),
+            multiplied: rows > 1,
+        };
         let mut decls =
             vec![decl("embedding".into(), self.head, self.n_vocab, d), decl("norm".into(), DType::F32, 1, d)];
         for l in 0..self.n_layers {

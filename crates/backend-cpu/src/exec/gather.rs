@@ -7,6 +7,7 @@ use super::order::{Access, Split};
 use super::places::Place;
 use super::prepare::{Preparer, takes_int8};
 use super::{Floats, Run, Work};
+use crate::kernels::{decode_packed_row, packed_bytes};
 
 pub(super) fn prepare(p: &mut Preparer<'_>, id: NodeId) -> Result<(), BackendError> {
     let node = p.get(id);
@@ -23,16 +24,26 @@ pub(super) fn prepare(p: &mut Preparer<'_>, id: NodeId) -> Result<(), BackendErr
         Access::write(out_span, Split::Rows(rows)),
     ];
     let row_bytes = place.len.checked_div(table.shape.rows).unwrap_or(0);
-    p.push(rows, &accesses, GetRows { table: place, dtype: table.dtype, row_bytes, ids, out });
+    let packed = p.row_in_panel(table_id);
+    p.push(rows, &accesses, GetRows { table: place, packed, dtype: table.dtype, row_bytes, ids, out });
     Ok(())
 }
 
 struct GetRows {
     table: Place,
+    packed: Option<usize>,
     dtype: DType,
     row_bytes: usize,
     ids: *const i32,
     out: Floats,
+}
+
+impl GetRows {
+    /// Bytes of the table, those that fill its last panel included.
+    fn len(&self) -> usize {
+        let rows = self.table.len.checked_div(self.row_bytes).unwrap_or(0);
+        self.packed.map_or(self.table.len, |first| packed_bytes(first + rows, self.row_bytes))
+    }
 }
 
 impl Work for GetRows {
@@ -44,10 +55,14 @@ impl Work for GetRows {
                 out.fill(0.0);
                 continue;
             };
-            // SAFETY: ids were checked against the table's rows before the run.
-            let encoded = unsafe {
-                std::slice::from_raw_parts(self.table.first.add(id * self.row_bytes), self.row_bytes)
-            };
+            // SAFETY: the place's bytes are readable; a packed table has whole panels.
+            let table = unsafe { std::slice::from_raw_parts(self.table.first, self.len()) };
+            if let Some(first) = self.packed {
+                decode_packed_row(self.dtype, table, self.row_bytes, first + id, out);
+                continue;
+            }
+            // Ids were checked against the table's rows before the run.
+            let encoded = &table[id * self.row_bytes..][..self.row_bytes];
             let decoded = decode_row(self.dtype, encoded, out);
             debug_assert!(decoded.is_ok(), "a row of the table has the length of a row of the result");
         }

@@ -51,6 +51,7 @@ pub(super) fn prepare(p: &mut Preparer<'_>, id: NodeId) -> Result<(), BackendErr
     let mut step = Product {
         dtype: weight.dtype,
         weights: weights.first,
+        packed: p.row_in_panel(w),
         k: weight.shape.cols,
         out,
         x: std::ptr::null(),
@@ -115,6 +116,7 @@ impl Work for Quantize {
 struct Product {
     dtype: DType,
     weights: *const u8,
+    packed: Option<usize>,
     k: usize,
     out: Floats,
     x: *const u8,
@@ -133,6 +135,7 @@ impl Work for Product {
         let product = MatMul {
             dtype: self.dtype,
             weights: self.weights,
+            packed: self.packed,
             k: self.k,
             rows,
             tokens: run.live,

@@ -5,7 +5,7 @@ use minfer_tensor::{Bytes, DType};
 
 use super::order::Span;
 use crate::buffer::AlignedBuf;
-use crate::kernels::ALIGN;
+use crate::kernels::{ALIGN, ROW_UNIT};
 use crate::spec::NAME;
 use crate::weights::{Weight, Weights, element_align};
 
@@ -104,7 +104,15 @@ impl<'a> Places<'a> {
         Ok(Place { first: buffer.as_mut_ptr(), len: buffer.len() }.part(offset, len))
     }
 
-    /// A weight or a view of one.
+    /// Of a packed weight, or some of its rows: which row of its first panel is the first one.
+    pub(crate) fn row_in_panel(&self, id: NodeId) -> Option<usize> {
+        let graph = self.segment.graph;
+        let Op::Weight(weight) = graph.node(graph.storage_of(id)).op else { return None };
+        let Some(&Weight::Packed { row_bytes, .. }) = self.weights.get(weight) else { return None };
+        Some(graph.offset_in_storage(id).to_usize()? / row_bytes.max(1) % ROW_UNIT)
+    }
+
+    /// A weight or a view of one; of a packed one from the start of the first row's panel.
     fn in_weight(&mut self, id: NodeId) -> Result<Place, BackendError> {
         let graph = self.segment.graph;
         let Op::Weight(weight) = graph.node(graph.storage_of(id)).op else {
@@ -113,7 +121,7 @@ impl<'a> Places<'a> {
         let Some(registered) = self.weights.get(weight) else {
             return Err(refused(id, &format!("reads {weight}, which was not registered")));
         };
-        let bytes = registered.data.as_slice();
+        let bytes = registered.as_slice();
         let window = (graph.offset_in_storage(id).to_usize(), graph.node(id).nbytes().to_usize());
         let (Some(offset), Some(len)) = window else { return Err(refused(id, "has no size")) };
         if offset.checked_add(len).is_none_or(|end| end > bytes.len()) {
@@ -122,6 +130,20 @@ impl<'a> Places<'a> {
                 &format!("shows {len} bytes from {offset} of {} of {weight}", bytes.len()),
             ));
         }
+        let offset = match *registered {
+            Weight::InPlace(_) => offset,
+            Weight::Packed { row_bytes, .. } => {
+                if len != graph.node(id).shape.rows.saturating_mul(row_bytes)
+                    || offset % row_bytes.max(1) != 0
+                {
+                    return Err(refused(
+                        id,
+                        &format!("shows other rows than those of {weight}, which is packed"),
+                    ));
+                }
+                offset - offset % (ROW_UNIT * row_bytes.max(1))
+            }
+        };
         self.used_weights.push(registered.clone());
         Ok(Place { first: bytes.as_ptr().cast_mut(), len: bytes.len() }.part(offset, len))
     }

@@ -103,6 +103,11 @@ impl<'a> Preparer<'a> {
         self.places.readable(id)
     }
 
+    /// Of a weight in panels: which row of its first panel is the first one.
+    pub(super) fn row_in_panel(&self, id: NodeId) -> Option<usize> {
+        self.places.row_in_panel(id)
+    }
+
     /// A state that is written.
     pub(super) fn state(&mut self, id: NodeId) -> Result<Place> {
         self.places.writable(id)

@@ -86,6 +86,13 @@ impl Simd for Avx2 {
             let (low, high) = (_mm256_loadu_si256(at.cast()), _mm256_loadu_si256(at.add(8).cast()));
             [_mm256_i32gather_epi32::<1>(p.cast(), low), _mm256_i32gather_epi32::<1>(p.cast(), high)]
         }}
+        fn load_words(p: *const u8) -> I {
+            [_mm256_loadu_si256(p.cast()), _mm256_loadu_si256(p.add(32).cast())]
+        }
+        fn load_halves(p: *const u8) -> I {{
+            let (low, high) = (_mm_loadu_si128(p.cast()), _mm_loadu_si128(p.add(16).cast()));
+            [_mm256_cvtepu16_epi32(low), _mm256_cvtepu16_epi32(high)]
+        }}
         fn load_bytes(p: *const u8) -> I {
             [_mm256_loadu_si256(p.cast()), _mm256_loadu_si256(p.add(32).cast())]
         }

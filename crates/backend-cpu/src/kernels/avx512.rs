@@ -74,6 +74,8 @@ impl Simd for Avx512 {
         fn gather(p: *const u8, rows: &Rows) -> __m512i {
             _mm512_i32gather_epi32::<1>(_mm512_loadu_si512(rows.index.as_ptr().cast()), p.cast())
         }
+        fn load_words(p: *const u8) -> __m512i { _mm512_loadu_si512(p.cast()) }
+        fn load_halves(p: *const u8) -> __m512i { _mm512_cvtepu16_epi32(_mm256_loadu_si256(p.cast())) }
         fn load_bytes(p: *const u8) -> __m512i { _mm512_loadu_si512(p.cast()) }
         fn store_bytes(p: *mut u8, v: __m512i) -> () { _mm512_storeu_si512(p.cast(), v) }
         fn load_pair(a: *const u8, b: *const u8) -> __m512i {

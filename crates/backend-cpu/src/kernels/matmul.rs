@@ -4,20 +4,25 @@
 //! `isum` is the exact integer product sum; formats with a minimum go on with `acc = fma(min, d * sum, acc)`.
 //! Lanes are output rows, so neither the split of rows over threads nor the number of tokens changes a bit.
 //!
-//! Few tokens: weights go straight from the GGUF blocks into products ([`Straight`]). Many: sixteen rows at a
-//! time are first expanded to bytes ([`Expand`]), then multiplied with all tokens ([`Panel`]).
+//! Weights lie in rows as in the file, or packed in panels. Few tokens: they go straight from their blocks into
+//! products ([`Straight`], [`Packed`]). Many: sixteen rows at a time are first expanded to bytes ([`Expand`]), then
+//! multiplied with all tokens ([`Panel`]).
 #![allow(unsafe_code, reason = "pointer kernels; `MatMul` states the contract")]
 
+mod packed;
 mod panel;
 mod straight;
+mod weights;
 
 use super::format::{Form, Format, Formula};
-use super::quantize::{QuantLayout, QuantTile, TILE};
-use super::simd::{LANES, Op, PAIRS, Rows, Simd};
+use super::quantize::{GROUP, QuantLayout, QuantTile, TILE};
+use super::simd::{LANES, Op, Rows, Simd};
+use packed::Packed;
 use panel::{Expand, Panel, PanelGroup};
 use std::marker::PhantomData;
 use std::ops::Range;
 use straight::Straight;
+use weights::{Columns, InFile, InPanels};
 
 /// From this many tokens on, expanding the weights first pays.
 const PANEL_FROM: usize = 4;
@@ -26,8 +31,10 @@ const _: () = assert!(PANEL_FROM <= TILE);
 /// `out[token * stride + row]` for some rows of a weight matrix and all tokens.
 #[derive(Clone)]
 pub(crate) struct MatMul {
-    /// GGUF rows, each a whole number of blocks.
+    /// Rows, each a whole number of blocks, as in the file or packed.
     pub(crate) weights: *const u8,
+    /// If they are packed, which row of the first panel is row 0.
+    pub(crate) packed: Option<usize>,
     /// Rows to compute.
     pub(crate) rows: Range<usize>,
     pub(crate) layout: QuantLayout,
@@ -60,16 +67,20 @@ impl<F: Format> Op for QuantMatMul<F> {
         let wide = m.tokens >= PANEL_FROM;
         let corrections = if wide { panel.wrapping_add(groups).cast() } else { m.scratch.cast::<u32>() };
         s.run(Correct::<F> { m: m.clone(), out: corrections, format: PhantomData });
-        for row in m.rows.clone().step_by(LANES) {
-            let count = LANES.min(m.rows.end - row);
-            let w = Weights::<F> {
-                base: m.weights.wrapping_add(row * row_bytes),
-                rows: Rows::new(row_bytes, count),
-                blocks: groups / F::GROUPS,
-                format: PhantomData,
-            };
-            if wide {
-                s.run(Expand { w, out: panel });
+        // Of packed rows, whole panels are computed, though not all of their lanes may be asked for.
+        let first = m.packed.unwrap_or(0);
+        let mut row = m.rows.start;
+        while row < m.rows.end {
+            let skip = if m.packed.is_some() { (first + row) % LANES } else { 0 };
+            let count = (LANES - skip).min(m.rows.end - row);
+            let base = m.weights.wrapping_add((first + row - skip) * row_bytes);
+            let (blocks, format) = (groups / F::GROUPS, PhantomData);
+            let rows = InFile::<F> { base, rows: Rows::new(row_bytes, count), blocks, format };
+            let panels = InPanels::<F> { base, blocks, format };
+            match (wide, m.packed.is_some()) {
+                (true, true) => s.run(Expand { w: panels, out: panel, format }),
+                (true, false) => s.run(Expand { w: rows, out: panel, format }),
+                (false, _) => {}
             }
             for i in 0..m.layout.tiles() {
                 let tile = m.layout.tile(m.acts, i);
@@ -79,41 +90,18 @@ impl<F: Format> Op for QuantMatMul<F> {
                     corrections: corrections.wrapping_add(tile.start * groups * 2),
                     out: m.out.wrapping_add(tile.start * m.stride + row),
                     stride: m.stride,
+                    skip,
                     count,
                     from: 0,
                 };
-                if wide { job.panel::<S, F::Formula>(s, panel) } else { job.straight::<S, F>(s, &w) }
+                match (wide, m.packed.is_some()) {
+                    (true, _) => job.panel::<S, F::Formula>(s, panel),
+                    (false, true) => job.packed::<S, F>(s, panels),
+                    (false, false) => job.straight::<S, F>(s, &rows),
+                }
             }
+            row += count;
         }
-    }
-}
-
-/// Sixteen rows of weights.
-#[derive(Clone, Copy)]
-struct Weights<F> {
-    base: *const u8,
-    rows: Rows,
-    blocks: usize,
-    format: PhantomData<F>,
-}
-
-impl<F: Format> Weights<F> {
-    /// The integers of a group of all rows, as [`PAIRS`].
-    ///
-    /// # Safety
-    /// The rows' blocks at `block` must be readable.
-    #[inline(always)]
-    unsafe fn unpack<S: Simd>(&self, s: S, block: *const u8, group: usize) -> [S::Bytes; 8] {
-        macro_rules! pairs {
-            ($($i:literal)*) => {
-                // SAFETY: the caller's promise.
-                [$(unsafe {
-                    let (a, b) = PAIRS[$i];
-                    F::unpack(s, block.add(self.rows.at[a]), block.add(self.rows.at[b]), group)
-                }),*]
-            };
-        }
-        pairs!(0 1 2 3 4 5 6 7)
     }
 }
 
@@ -160,7 +148,9 @@ struct Job {
     corrections: *const u32,
     out: *mut f32,
     stride: usize,
-    /// Rows that exist.
+    /// Lanes before the first row that is wanted.
+    skip: usize,
+    /// Rows that are wanted.
     count: usize,
     from: usize,
 }
@@ -183,12 +173,86 @@ impl Job {
 
     /// The same, straight from the blocks; the tile has fewer than [`PANEL_FROM`] tokens.
     #[inline(always)]
-    fn straight<S: Simd, F: Format>(self, s: S, w: &Weights<F>) {
+    fn straight<S: Simd, F: Format>(self, s: S, w: &InFile<F>) {
         match self.tile.width {
             1 => s.run(Straight::<F, 1> { job: self, w: *w }),
             2 => s.run(Straight::<F, 2> { job: self, w: *w }),
             _ => s.run(Straight::<F, 3> { job: self, w: *w }),
         }
+    }
+
+    /// The same, from a packed panel.
+    #[inline(always)]
+    fn packed<S: Simd, F: Format>(self, s: S, w: InPanels<F>) {
+        match self.tile.width {
+            1 => s.run(Packed::<F, 1> { job: self, w }),
+            2 => s.run(Packed::<F, 2> { job: self, w }),
+            _ => s.run(Packed::<F, 3> { job: self, w }),
+        }
+    }
+
+    /// Integer sums of a group for the tokens `at..at + T`, as f32 (exact), from vectors of four consecutive weights
+    /// of sixteen rows.
+    ///
+    /// # Safety
+    /// `at..at + T` must be tokens of a group of the tile, and the weights readable.
+    #[inline(always)]
+    unsafe fn group_sums<S: Simd, F: Formula, const T: usize>(
+        &self,
+        s: S,
+        columns: &impl Columns<S>,
+        factors: &[S::F; 3],
+        at: usize,
+    ) -> [S::F; T] {
+        let mut sums = [s.splat(0.0); T];
+        // SAFETY: the caller's promise.
+        unsafe {
+            if F::FORM == Form::Halves {
+                let x = self.column_sums::<S, F, T>(s, columns, at, 0, 4);
+                let y = self.column_sums::<S, F, T>(s, columns, at, 4, 8);
+                for t in 0..T {
+                    let x = s.mul(s.int_to_f32(x[t]), factors[1]);
+                    sums[t] = s.fma(s.int_to_f32(y[t]), factors[2], x);
+                }
+            } else {
+                let x = self.column_sums::<S, F, T>(s, columns, at, 0, 8);
+                for t in 0..T {
+                    sums[t] = s.int_to_f32(x[t]);
+                }
+            }
+        }
+        sums
+    }
+
+    /// Integer sums over columns `from..to` of a group for `T` tokens.
+    ///
+    /// # Safety
+    /// As for [`Job::group_sums`].
+    #[inline(always)]
+    unsafe fn column_sums<S: Simd, F: Formula, const T: usize>(
+        &self,
+        s: S,
+        columns: &impl Columns<S>,
+        at: usize,
+        from: usize,
+        to: usize,
+    ) -> [S::I; T] {
+        let mut sums = [s.int(0); T];
+        // SAFETY: the caller's promise.
+        unsafe {
+            let a = self.tile.q.add(at * GROUP);
+            for (t, sum) in sums.iter_mut().enumerate() {
+                *sum = self.start::<S, F>(s, at + t, from / 4);
+            }
+            for j in from..to {
+                let w = columns.column(s, j);
+                for (t, sum) in sums.iter_mut().enumerate() {
+                    let a = s.splat4(a.add(t * GROUP + j * 4));
+                    *sum = if F::FORM == Form::Signed { s.dot_signed(*sum, w, a) } else { s.dot(*sum, w, a) };
+                }
+            }
+        }
+        sums
     }
 
     /// Where the integer sum of a half of a group starts.
@@ -231,7 +295,7 @@ impl Job {
         }
     }
 
-    /// Writes the rows that exist of token `t`.
+    /// Writes the rows of token `t` that are wanted.
     ///
     /// # Safety
     /// `out` must be writable there.
@@ -245,7 +309,7 @@ impl Job {
             }
             let mut lanes = [0.0; LANES];
             s.store(lanes.as_mut_ptr(), acc);
-            std::ptr::copy_nonoverlapping(lanes.as_ptr(), out, self.count);
+            std::ptr::copy_nonoverlapping(lanes.as_ptr().add(self.skip), out, self.count);
         }
     }
 }

@@ -14,6 +14,7 @@ mod dense;
 mod format;
 mod math;
 mod matmul;
+mod pack;
 mod quantize;
 mod rope;
 mod scalar;
@@ -51,8 +52,10 @@ pub const ALIGN: usize = 64;
 pub struct MatMul {
     /// Element type of the weights.
     pub dtype: DType,
-    /// Weight matrix, `[rows][k]` as in the file.
+    /// Weight matrix, `[rows][k]` as in the file or from [`pack`].
     pub weights: *const u8,
+    /// If it is from [`pack`], which row of the first panel is row 0.
+    pub packed: Option<usize>,
     /// Row length in elements.
     pub k: usize,
     /// Rows to compute.
@@ -119,6 +122,45 @@ static AVAILABLE: LazyLock<Vec<&'static Kernels>> = LazyLock::new(|| {
     let fast: [Option<&Kernels>; 0] = [];
     fast.into_iter().flatten().chain([&SCALAR]).collect()
 });
+
+/// Runs an expression with `$format` as the kernels' type of a quantized [`DType`].
+macro_rules! with_format {
+    ($dtype:expr, $format:ident => $body:expr) => {
+        with_format!($dtype, $format => $body, Q4_0 Q4_1 Q5_0 Q5_1 Q8_0 Q4K Q5K Q6K)
+    };
+    ($dtype:expr, $format:ident => $body:expr, $($name:ident)*) => {
+        match $dtype {
+            $(DType::$name => {
+                type $format = format::$name;
+                $body
+            })*
+            DType::F32 | DType::F16 | DType::BF16 | DType::I32 => unreachable!("not a quantized type"),
+        }
+    };
+}
+
+/// Bytes of `rows` rows of `row_bytes` that [`pack`] writes; saturates.
+pub fn packed_bytes(rows: usize, row_bytes: usize) -> usize {
+    rows.checked_next_multiple_of(ROW_UNIT).map_or(usize::MAX, |rows| rows.saturating_mul(row_bytes))
+}
+
+/// Packs rows of a quantized type into panels of sixteen. `out` has [`packed_bytes`]; rows from a multiple of sixteen
+/// on can be packed for themselves.
+///
+/// # Panics
+/// If the type isn't quantized, or a length doesn't fit.
+pub fn pack(dtype: DType, rows: &[u8], row_bytes: usize, out: &mut [u8]) {
+    with_format!(dtype, F => pack::pack::<F>(rows, row_bytes, out));
+}
+
+/// Decodes row `row` of packed weights whose rows have `row_bytes`.
+///
+/// # Panics
+/// If the type isn't quantized, there is no such row, or a length doesn't fit.
+pub fn decode_packed_row(dtype: DType, packed: &[u8], row_bytes: usize, row: usize, out: &mut [f32]) {
+    let panel = &packed[row / ROW_UNIT * ROW_UNIT * row_bytes..][..ROW_UNIT * row_bytes];
+    with_format!(dtype, F => pack::decode_row::<F>(dtype, panel, row % ROW_UNIT, out));
+}
 
 /// Bytes of the activations that [`Kernels::quantize`] writes.
 pub fn quantized_bytes(tokens: usize, k: usize) -> usize {
@@ -318,15 +360,7 @@ impl Op for MatMul {
             DType::F32 => s.run(FloatMatMul::<F32>(self.dense(), PhantomData)),
             DType::F16 => s.run(FloatMatMul::<F16>(self.dense(), PhantomData)),
             DType::BF16 => s.run(FloatMatMul::<Bf16>(self.dense(), PhantomData)),
-            DType::Q4_0 => s.run(QuantMatMul::<format::Q4_0>(self.quantized(), PhantomData)),
-            DType::Q4_1 => s.run(QuantMatMul::<format::Q4_1>(self.quantized(), PhantomData)),
-            DType::Q5_0 => s.run(QuantMatMul::<format::Q5_0>(self.quantized(), PhantomData)),
-            DType::Q5_1 => s.run(QuantMatMul::<format::Q5_1>(self.quantized(), PhantomData)),
-            DType::Q8_0 => s.run(QuantMatMul::<format::Q8_0>(self.quantized(), PhantomData)),
-            DType::Q4K => s.run(QuantMatMul::<format::Q4K>(self.quantized(), PhantomData)),
-            DType::Q5K => s.run(QuantMatMul::<format::Q5K>(self.quantized(), PhantomData)),
-            DType::Q6K => s.run(QuantMatMul::<format::Q6K>(self.quantized(), PhantomData)),
-            DType::I32 => unreachable!("weights are never I32"),
+            dtype => with_format!(dtype, F => s.run(QuantMatMul::<F>(self.quantized(), PhantomData))),
         }
     }
 }
@@ -347,6 +381,7 @@ impl MatMul {
     fn quantized(self) -> matmul::MatMul {
         matmul::MatMul {
             weights: self.weights,
+            packed: self.packed,
             rows: self.rows,
             layout: QuantLayout::new(self.tokens, self.k),
             tokens: self.tokens,

@@ -114,6 +114,16 @@ impl Simd for Scalar {
         // SAFETY: see above.
         rows.index.map(|at| i32::from_le_bytes(unsafe { read(p.add(at as usize)) }))
     }
+    unsafe fn load_words(self, p: *const u8) -> Self::I {
+        // SAFETY: see above.
+        let words: [[u8; 4]; LANES] = unsafe { read(p.cast()) };
+        words.map(i32::from_le_bytes)
+    }
+    unsafe fn load_halves(self, p: *const u8) -> Self::I {
+        // SAFETY: see above.
+        let halves: [[u8; 2]; LANES] = unsafe { read(p.cast()) };
+        halves.map(|half| i32::from(u16::from_le_bytes(half)))
+    }
 
     unsafe fn load_bytes(self, p: *const u8) -> Self::Bytes {
         // SAFETY: see above.

@@ -91,6 +91,10 @@ pub(crate) trait Simd: Copy {
     fn half_to_f32(self, a: Self::I) -> Self::F;
     /// Four bytes, little-endian, at `p` in each row.
     unsafe fn gather(self, p: *const u8, rows: &Rows) -> Self::I;
+    /// Sixteen words of four bytes, little-endian.
+    unsafe fn load_words(self, p: *const u8) -> Self::I;
+    /// Sixteen pairs of bytes, little-endian, each in the low half of a lane.
+    unsafe fn load_halves(self, p: *const u8) -> Self::I;
 
     unsafe fn load_bytes(self, p: *const u8) -> Self::Bytes;
     unsafe fn store_bytes(self, p: *mut u8, v: Self::Bytes);

@@ -52,7 +52,7 @@ pub fn weight_bytes(data: Vec<u8>) -> WeightBytes {
 }
 
 pub fn decl(dtype: DType, rows: usize, cols: usize) -> WeightDecl {
-    WeightDecl { name: "w".into(), dtype, shape: Shape::new(rows, cols) }
+    WeightDecl { name: "w".into(), dtype, shape: Shape::new(rows, cols), multiplied: true }
 }
 
 pub fn window(id: BufId, offset: u64, len: u64) -> BufRef {

@@ -31,9 +31,12 @@ pub(crate) struct EngineArgs {
     /// Memory of the host that may be used, in MiB, or auto: what the system and the container leave
     #[arg(long, value_name = "MIB|auto", help_heading = ENGINE, allow_hyphen_values = true, value_parser = lossy())]
     cpu_mem: Option<String>,
-    /// Don't count the pages of the model file for --cpu-mem
+    /// Don't count the pages of the model file for --cpu-mem; as with --no-repack, weights stay there
     #[arg(long, help_heading = ENGINE)]
     allow_paging: bool,
+    /// Leave weights in the pages of the model file, which processes share, instead of repacking them for speed
+    #[arg(long, help_heading = ENGINE)]
+    no_repack: bool,
     /// Context in tokens; by default the model's own, at most 4096
     #[arg(long, value_name = "N", help_heading = ENGINE, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) ctx: Option<u32>,
@@ -99,6 +102,7 @@ impl EngineArgs {
             cpu_mem: setting(&self.cpu_mem, &self.sources.cpu_mem),
             reserve: self.gpu_reserve.reserve(),
             allow_paging: self.allow_paging,
+            repack: !self.no_repack,
             caller: Bytes::ZERO,
         }
     }

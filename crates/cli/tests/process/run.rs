@@ -16,6 +16,7 @@ fn greedy_is_the_same_whatever_threads_and_batch_are() {
         .map(|[threads, batch]| text(&[&base[..], &["--threads", threads, "--batch", batch]].concat()));
     assert!(!texts[0].trim().is_empty());
     assert!(texts.iter().all(|text| *text == texts[0]), "{texts:?}");
+    assert_eq!(text(&[&base[..], &["--no-repack"]].concat()), texts[0]);
 }
 
 #[test]

@@ -67,7 +67,8 @@ impl TestMachine {
 
     pub(crate) fn host(&self) -> Host {
         Host {
-            cpu: Arc::new(self.cpu),
+            cpu: Arc::new(self.cpu.with_repack(false)),
+            repacking_cpu: Arc::new(self.cpu),
             threads: self.cpu.threads(),
             cpu_level: self.cpu.kernels().name().to_owned(),
             memory: host_memory(),
@@ -80,10 +81,10 @@ impl TestMachine {
         let planned = Planned::new(ModelFile::open(path)?, options, &self.host())?;
         Engine::load(planned, self, &mut |_| {})
     }
+}
 
-    fn backend(&self) -> Result<Box<dyn Backend>, BackendError> {
-        Ok(Box::new(CpuBackend::new(self.cpu).unwrap()))
-    }
+fn backend(cpu: CpuSpec) -> Box<dyn Backend> {
+    Box::new(CpuBackend::new(cpu).unwrap())
 }
 
 impl Machine for TestMachine {
@@ -96,11 +97,12 @@ impl Machine for TestMachine {
 
     fn open_device(&self) -> Result<Box<dyn Backend>, BackendError> {
         let spec = Arc::clone(&self.device.as_ref().unwrap().spec);
-        Ok(Box::new(Scripted::new(self.backend()?, spec, Arc::clone(&self.device_grants))))
+        Ok(Box::new(Scripted::new(backend(self.cpu), spec, Arc::clone(&self.device_grants))))
     }
 
-    fn open_cpu(&self) -> Result<Box<dyn Backend>, BackendError> {
-        Ok(Box::new(Scripted::new(self.backend()?, Arc::new(self.cpu), Arc::clone(&self.cpu_grants))))
+    fn open_cpu(&self, repack: bool) -> Result<Box<dyn Backend>, BackendError> {
+        let cpu = self.cpu.with_repack(repack);
+        Ok(Box::new(Scripted::new(backend(cpu), Arc::new(cpu), Arc::clone(&self.cpu_grants))))
     }
 }
 

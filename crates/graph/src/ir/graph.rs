@@ -14,6 +14,8 @@ pub struct WeightDecl {
     pub dtype: DType,
     /// `[n_out, n_in]`.
     pub shape: Shape,
+    /// Whether a matrix product reads it; a table whose rows are only looked up isn't worth repacking.
+    pub multiplied: bool,
 }
 
 /// A persistent region: the keys or the values of one block.

@@ -8,7 +8,7 @@ use super::*;
 const EPS: f32 = 1e-5;
 
 fn weight(shape: Shape, dtype: DType) -> WeightDecl {
-    WeightDecl { name: "w".to_owned(), dtype, shape }
+    WeightDecl { name: "w".to_owned(), dtype, shape, multiplied: true }
 }
 
 fn cache(cols: usize) -> StateDecl {

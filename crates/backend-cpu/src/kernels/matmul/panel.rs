@@ -1,10 +1,10 @@
 //! Many tokens: sixteen rows expanded to bytes, multiplied with all tokens.
 #![allow(unsafe_code, reason = "pointer kernels; `MatMul` states the contract")]
 
-use super::super::format::{Form, Format, Formula};
-use super::super::quantize::GROUP;
+use super::super::format::{Format, Formula};
 use super::super::simd::{LANES, Op, Simd};
-use super::{Job, Weights};
+use super::Job;
+use super::weights::{Columns, Weights};
 use std::marker::PhantomData;
 
 /// A group of sixteen expanded rows: `q[j]` holds weights `4 * j..4 * j + 4` of each row.
@@ -15,25 +15,24 @@ pub(super) struct PanelGroup {
 }
 
 /// Expands sixteen rows to bytes and f32 factors.
-pub(super) struct Expand<F> {
-    pub(super) w: Weights<F>,
+pub(super) struct Expand<F, W> {
+    pub(super) w: W,
     pub(super) out: *mut PanelGroup,
+    pub(super) format: PhantomData<F>,
 }
 
-impl<F: Format> Op for Expand<F> {
+impl<F: Format, W: Weights<F>> Op for Expand<F, W> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
         let w = &self.w;
-        for block in 0..w.blocks {
+        for block in 0..w.blocks() {
             // SAFETY: `MatMul` promises whole blocks in each row and scratch for all groups.
             unsafe {
-                let p = w.base.add(block * F::BYTES);
-                let head = F::head(s, p, &w.rows);
+                let head = w.head(s, block);
                 for group in 0..F::GROUPS {
                     let out = self.out.add(block * F::GROUPS + group);
-                    let q = s.transpose_bytes(w.unpack(s, p, group));
-                    for (j, &q) in q.iter().enumerate() {
+                    for (j, &q) in w.columns(s, block, group).iter().enumerate() {
                         s.store_bytes((&raw mut (*out).q[j]).cast(), q);
                     }
                     for (j, &f) in F::factors(s, &head, group).iter().enumerate() {
@@ -42,6 +41,17 @@ impl<F: Format> Op for Expand<F> {
                 }
             }
         }
+    }
+}
+
+/// An expanded group as weights.
+struct Expanded(*const PanelGroup);
+
+impl<S: Simd> Columns<S> for Expanded {
+    #[inline(always)]
+    unsafe fn column(&self, s: S, j: usize) -> S::Bytes {
+        // SAFETY: the caller's promise.
+        unsafe { s.load_bytes((&raw const (*self.0).q[j]).cast()) }
     }
 }
 
@@ -68,22 +78,9 @@ impl<F: Formula, const T: usize> Op for Panel<F, T> {
                     s.load((&raw const (*panel).factors[1]).cast()),
                     s.load((&raw const (*panel).factors[2]).cast()),
                 ];
-                let mut sum = [s.splat(0.0); T];
-                if F::FORM == Form::Halves {
-                    let x = panel_sums::<S, F, T>(s, job, panel, at, 0, 4);
-                    let y = panel_sums::<S, F, T>(s, job, panel, at, 4, 8);
-                    for t in 0..T {
-                        let x = s.mul(s.int_to_f32(x[t]), factors[1]);
-                        sum[t] = s.fma(s.int_to_f32(y[t]), factors[2], x);
-                    }
-                } else {
-                    let x = panel_sums::<S, F, T>(s, job, panel, at, 0, 8);
-                    for t in 0..T {
-                        sum[t] = s.int_to_f32(x[t]);
-                    }
-                }
+                let sums = job.group_sums::<S, F, T>(s, &Expanded(panel), &factors, at);
                 for t in 0..T {
-                    acc[t] = job.add_group::<S, F>(s, acc[t], sum[t], &factors, at + t);
+                    acc[t] = job.add_group::<S, F>(s, acc[t], sums[t], &factors, at + t);
                 }
             }
         }
@@ -93,35 +90,4 @@ impl<F: Formula, const T: usize> Op for Panel<F, T> {
         }
         T
     }
-}
-
-/// Integer sums of bytes `4 * from..4 * to` of a group for `T` tokens.
-///
-/// # Safety
-/// `at..at + T` must be tokens of a group of the tile.
-#[inline(always)]
-unsafe fn panel_sums<S: Simd, F: Formula, const T: usize>(
-    s: S,
-    job: &Job,
-    panel: *const PanelGroup,
-    at: usize,
-    from: usize,
-    to: usize,
-) -> [S::I; T] {
-    let mut sums = [s.int(0); T];
-    // SAFETY: the caller's promise.
-    unsafe {
-        let a = job.tile.q.add(at * GROUP);
-        for (t, sum) in sums.iter_mut().enumerate() {
-            *sum = job.start::<S, F>(s, at + t, from / 4);
-        }
-        for j in from..to {
-            let w = s.load_bytes((&raw const (*panel).q[j]).cast());
-            for (t, sum) in sums.iter_mut().enumerate() {
-                let a = s.splat4(a.add(t * GROUP + j * 4));
-                *sum = if F::FORM == Form::Signed { s.dot_signed(*sum, w, a) } else { s.dot(*sum, w, a) };
-            }
-        }
-    }
-    sums
 }

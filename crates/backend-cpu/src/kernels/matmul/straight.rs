@@ -4,12 +4,13 @@
 use super::super::format::{Form, Format, Formula};
 use super::super::quantize::GROUP;
 use super::super::simd::{LANES, Op, Simd};
-use super::{Job, Weights};
+use super::Job;
+use super::weights::{InFile, Weights};
 
 /// Products straight from GGUF blocks.
 pub(super) struct Straight<F, const T: usize> {
     pub(super) job: Job,
-    pub(super) w: Weights<F>,
+    pub(super) w: InFile<F>,
 }
 
 impl<F: Format, const T: usize> Op for Straight<F, T> {
@@ -26,7 +27,7 @@ impl<F: Format, const T: usize> Op for Straight<F, T> {
             // SAFETY: `MatMul` promises whole blocks in each row, and every group and token of the tile.
             unsafe {
                 let p = w.base.add(block * F::BYTES);
-                let head = F::head(s, p, &w.rows);
+                let head = w.head(s, block);
                 for group in 0..F::GROUPS {
                     let q = w.unpack(s, p, group);
                     let factors = F::factors(s, &head, group);

@@ -46,11 +46,34 @@ fn weights(rng: &mut Rng, dtype: DType, rows: usize, k: usize) -> Vec<u8> {
     bytes
 }
 
+/// The same weights in panels.
+fn packed(dtype: DType, w: &[u8], rows: usize) -> Vec<u8> {
+    let row = w.len() / rows;
+    let mut out = vec![0xa5; packed_bytes(rows, row)];
+    pack(dtype, w, row, &mut out);
+    out
+}
+
 /// One product, the rows split at `splits`.
 fn product(
     table: &Kernels,
     dtype: DType,
     w: &[u8],
+    k: usize,
+    rows: usize,
+    x: &[f32],
+    splits: &[usize],
+) -> Vec<f32> {
+    product_of(table, dtype, w, None, k, rows, x, splits)
+}
+
+/// One product of weights that may be packed.
+#[allow(clippy::too_many_arguments, reason = "a product and how it is done")]
+fn product_of(
+    table: &Kernels,
+    dtype: DType,
+    w: &[u8],
+    packed: Option<usize>,
     k: usize,
     rows: usize,
     x: &[f32],
@@ -71,6 +94,7 @@ fn product(
             table.matmul(MatMul {
                 dtype,
                 weights: w.as_ptr(),
+                packed,
                 k,
                 rows: from..to,
                 tokens,
@@ -186,6 +210,36 @@ proptest! {
             let token = rng.below(tokens);
             let alone = product(table, dtype, &w, k, rows, &x[token * k..(token + 1) * k], &[]);
             assert_same_bits(&alone, &expected[token * rows..(token + 1) * rows], &format!("{name}, alone"));
+            if !dtype.is_quantized() {
+                continue;
+            }
+            let (panels, split) = (packed(dtype, &w, rows), rng.below(rows + 1));
+            let y = product_of(table, dtype, &panels, Some(0), k, rows, &x, &[split]);
+            assert_same_bits(&y, &expected, &format!("{name}, packed"));
+            let few = 1 + rng.below(3.min(tokens));
+            let y = product_of(table, dtype, &panels, Some(0), k, rows, &x[..few * k], &[]);
+            assert_same_bits(&y, &expected[..few * rows], &format!("{name}, packed, {few} tokens"));
+            let (first, row_bytes) = (rng.below(rows.min(ROW_UNIT)), w.len() / rows);
+            let y = product_of(table, dtype, &panels, Some(first), k, rows - first, &x, &[]);
+            let part = product(table, dtype, &w[first * row_bytes..], k, rows - first, &x, &[]);
+            assert_same_bits(&y, &part, &format!("{name}, packed, from row {first}"));
         }
+    }
+
+    #[test]
+    fn a_packed_row_decodes_like_the_file_s(
+        seed in any::<u64>(),
+        dtype in prop::sample::select(QUANTIZED.to_vec()),
+        rows in 1usize..40,
+        blocks in 1usize..4,
+    ) {
+        let mut rng = Rng::new(seed);
+        let k = blocks * dtype.block_len();
+        let w = weights(&mut rng, dtype, rows, k);
+        let (panels, row_bytes, row) = (packed(dtype, &w, rows), w.len() / rows, rng.below(rows));
+        let (mut expected, mut found) = (vec![0.0; k], vec![0.0; k]);
+        decode_row(dtype, &w[row * row_bytes..][..row_bytes], &mut expected).unwrap();
+        decode_packed_row(dtype, &panels, row_bytes, row, &mut found);
+        assert_same_bits(&found, &expected, &format!("{dtype:?}, row {row} of {rows}"));
     }
 }

@@ -1,0 +1,159 @@
+//! Weights in panels: sixteen rows whose blocks hold their bytes in the order in which kernels consume them.
+//!
+//! A panel is as long as its rows in the file. A block of it has, for each part of the format's order, the first word
+//! of all rows, the second word of all rows, and so on: one load gives four weights of sixteen rows, and a product reads
+//! a single stream. Rows that don't exist are zeros.
+#![allow(unsafe_code, reason = "pointer loads within a block")]
+
+use super::format::{Blocks, Format};
+use super::quantize::GROUP;
+use super::simd::{LANES, Rows, Simd};
+use minfer_tensor::DType;
+use std::marker::PhantomData;
+
+/// Bytes of the longest block of a format.
+const MAX_BLOCK: usize = 256;
+
+/// The blocks of sixteen rows as in the file.
+#[derive(Clone, Copy)]
+pub(super) struct InRows<'a, F> {
+    /// The first row's block.
+    pub(super) block: *const u8,
+    pub(super) rows: &'a Rows,
+    pub(super) format: PhantomData<F>,
+}
+
+impl<S: Simd, F: Format> Blocks<S> for InRows<'_, F> {
+    #[inline(always)]
+    unsafe fn half(&self, s: S, at: usize) -> S::I {
+        // SAFETY: the caller's promise; at the end of a block the half is reached from the bytes before it.
+        unsafe {
+            match at + 4 <= F::BYTES {
+                true => self.word(s, at),
+                false => s.int_shr(self.word(s, at - 2), 16),
+            }
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn word(&self, s: S, at: usize) -> S::I {
+        // SAFETY: the caller's promise.
+        unsafe { s.gather(self.block.add(at), self.rows) }
+    }
+}
+
+/// The blocks of sixteen rows in a panel.
+#[derive(Clone, Copy)]
+pub(super) struct InPanel<F> {
+    /// The panel's block.
+    pub(super) block: *const u8,
+    pub(super) format: PhantomData<F>,
+}
+
+impl<S: Simd, F: Format> Blocks<S> for InPanel<F> {
+    #[inline(always)]
+    unsafe fn half(&self, s: S, at: usize) -> S::I {
+        // SAFETY: the caller's promise: sixteen blocks are readable.
+        unsafe { s.load_halves(self.block.add(place::<F>(at))) }
+    }
+
+    #[inline(always)]
+    unsafe fn word(&self, s: S, at: usize) -> S::I {
+        // SAFETY: as above.
+        unsafe { s.load_words(self.block.add(place::<F>(at))) }
+    }
+}
+
+/// Where the block of a panel has the bytes at `at` of the blocks of its rows.
+#[inline(always)]
+fn place<F: Format>(at: usize) -> usize {
+    let mut before = 0;
+    for part in F::ORDER {
+        if part.contains(&at) {
+            return (before + at - part.start) * LANES;
+        }
+        before += part.len();
+    }
+    unreachable!("the order has every byte of a block")
+}
+
+/// Packs rows of whole blocks; `out` has a panel for each sixteen rows or less.
+///
+/// # Panics
+/// If the lengths don't fit together.
+pub(super) fn pack<F: Format>(rows: &[u8], row_bytes: usize, out: &mut [u8]) {
+    assert_eq!(
+        out.len(),
+        (rows.len() / row_bytes).next_multiple_of(LANES) * row_bytes,
+        "a panel for all rows"
+    );
+    for (rows, panel) in rows.chunks(LANES * row_bytes).zip(out.chunks_exact_mut(LANES * row_bytes)) {
+        if rows.len() < panel.len() {
+            panel.fill(0);
+        }
+        for (nth, block) in panel.chunks_exact_mut(LANES * F::BYTES).enumerate() {
+            for (r, row) in rows.chunks_exact(row_bytes).enumerate() {
+                pack_block::<F>(&row[nth * F::BYTES..][..F::BYTES], r, block);
+            }
+        }
+    }
+}
+
+/// Writes row `r`'s block into the block of a panel.
+fn pack_block<F: Format>(from: &[u8], r: usize, block: &mut [u8]) {
+    let mut at = 0;
+    for part in F::ORDER {
+        let step = part.len().min(4);
+        for start in part.clone().step_by(step) {
+            let (word, words) = (&from[start..start + step], &mut block[at..at + step * LANES]);
+            if F::BITS == Some(start) {
+                set_bits(word, r, words);
+            } else {
+                words[r * step..(r + 1) * step].copy_from_slice(word);
+            }
+            at += step * LANES;
+        }
+    }
+}
+
+/// Spreads a word over eight masks, four bits to each; they are zero or hold the same bits already.
+fn set_bits(word: &[u8], r: usize, masks: &mut [u8]) {
+    for (j, mask) in masks.chunks_exact_mut(8).enumerate() {
+        let bits = word[j / 2] >> (j % 2 * 4) & 15;
+        let keep = 15 << ((r + 1) % 2 * 4);
+        mask[r / 2] = mask[r / 2] & keep | bits << (r % 2 * 4);
+    }
+}
+
+/// Restores row `r`'s block, as in the file, from the block of a panel.
+fn unpack_block<F: Format>(block: &[u8], r: usize, to: &mut [u8]) {
+    let mut at = 0;
+    for part in F::ORDER {
+        let step = part.len().min(4);
+        for start in part.clone().step_by(step) {
+            let (word, words) = (&mut to[start..start + step], &block[at..at + step * LANES]);
+            if F::BITS == Some(start) {
+                let nibble = |j: usize| words[8 * j + r / 2] >> (r % 2 * 4) & 15;
+                (0..4).for_each(|i| word[i] = nibble(2 * i) | nibble(2 * i + 1) << 4);
+            } else {
+                word.copy_from_slice(&words[r * step..(r + 1) * step]);
+            }
+            at += step * LANES;
+        }
+    }
+}
+
+/// Decodes row `r` of a panel.
+///
+/// # Panics
+/// If the lengths don't fit together.
+pub(super) fn decode_row<F: Format>(dtype: DType, panel: &[u8], r: usize, out: &mut [f32]) {
+    let (blocks, n) = (panel.chunks_exact(LANES * F::BYTES), F::GROUPS * GROUP);
+    assert!(blocks.len() * n == out.len() && r < LANES, "a row of the panel");
+    for (block, out) in blocks.zip(out.chunks_exact_mut(n)) {
+        let mut bytes = [0; MAX_BLOCK];
+        unpack_block::<F>(block, r, &mut bytes[..F::BYTES]);
+        let decoded = minfer_tensor::decode_row(dtype, &bytes[..F::BYTES], out);
+        debug_assert!(decoded.is_ok(), "a block of the format");
+    }
+}
