@@ -29,11 +29,6 @@ impl CpuSpec {
         Self { repack, ..self }
     }
 
-    /// Whether quantized matrices are repacked at the load.
-    pub fn repacks(&self) -> bool {
-        self.repack
-    }
-
     /// Whether this weight is.
     pub(crate) fn packs(&self, decl: &WeightDecl) -> bool {
         self.repack && decl.multiplied && decl.dtype.is_quantized()

@@ -10,6 +10,7 @@ use super::quantize::GROUP;
 use super::simd::{LANES, Rows, Simd};
 use minfer_tensor::DType;
 use std::marker::PhantomData;
+use std::ops::Range;
 
 /// Bytes of the longest block of a format.
 const MAX_BLOCK: usize = 256;
@@ -101,22 +102,30 @@ pub(super) fn pack<F: Format>(rows: &[u8], row_bytes: usize, out: &mut [u8]) {
 
 /// Writes row `r`'s block into the block of a panel.
 fn pack_block<F: Format>(from: &[u8], r: usize, block: &mut [u8]) {
-    let mut at = 0;
-    for part in F::ORDER {
-        let step = part.len().min(4);
-        for start in part.clone().step_by(step) {
-            let (word, words) = (&from[start..start + step], &mut block[at..at + step * LANES]);
-            if F::BITS == Some(start) {
-                set_bits(word, r, words);
-            } else {
-                words[r * step..(r + 1) * step].copy_from_slice(word);
-            }
-            at += step * LANES;
+    for (in_row, in_panel) in words::<F>() {
+        let (word, words) = (&from[in_row.clone()], &mut block[in_panel]);
+        if F::BITS == Some(in_row.start) {
+            set_bits(word, r, words);
+        } else {
+            words[r * word.len()..][..word.len()].copy_from_slice(word);
         }
     }
 }
 
-/// Spreads a word over eight masks, four bits to each; they are zero or hold the same bits already.
+/// Each word of a block, and where the block of a panel has that word of all rows.
+fn words<F: Format>() -> impl Iterator<Item = (Range<usize>, Range<usize>)> {
+    let in_rows = F::ORDER.iter().flat_map(|part| {
+        let step = part.len().min(4);
+        part.clone().step_by(step).map(move |start| start..start + step)
+    });
+    in_rows.scan(0, |end, in_row| {
+        let start = *end;
+        *end += in_row.len() * LANES;
+        Some((in_row, start..*end))
+    })
+}
+
+/// Spreads a word over eight masks, four bits to each, and leaves the bits of the other rows.
 fn set_bits(word: &[u8], r: usize, masks: &mut [u8]) {
     for (j, mask) in masks.chunks_exact_mut(8).enumerate() {
         let bits = word[j / 2] >> (j % 2 * 4) & 15;
@@ -127,18 +136,13 @@ fn set_bits(word: &[u8], r: usize, masks: &mut [u8]) {
 
 /// Restores row `r`'s block, as in the file, from the block of a panel.
 fn unpack_block<F: Format>(block: &[u8], r: usize, to: &mut [u8]) {
-    let mut at = 0;
-    for part in F::ORDER {
-        let step = part.len().min(4);
-        for start in part.clone().step_by(step) {
-            let (word, words) = (&mut to[start..start + step], &block[at..at + step * LANES]);
-            if F::BITS == Some(start) {
-                let nibble = |j: usize| words[8 * j + r / 2] >> (r % 2 * 4) & 15;
-                (0..4).for_each(|i| word[i] = nibble(2 * i) | nibble(2 * i + 1) << 4);
-            } else {
-                word.copy_from_slice(&words[r * step..(r + 1) * step]);
-            }
-            at += step * LANES;
+    for (in_row, in_panel) in words::<F>() {
+        let (word, words) = (&mut to[in_row.clone()], &block[in_panel]);
+        if F::BITS == Some(in_row.start) {
+            let nibble = |j: usize| words[8 * j + r / 2] >> (r % 2 * 4) & 15;
+            (0..4).for_each(|i| word[i] = nibble(2 * i) | nibble(2 * i + 1) << 4);
+        } else {
+            word.copy_from_slice(&words[r * word.len()..][..word.len()]);
         }
     }
 }
