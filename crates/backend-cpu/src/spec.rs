@@ -34,6 +34,12 @@ impl CpuSpec {
         self.repack && decl.multiplied && decl.dtype.is_quantized()
     }
 
+    /// Whether this weight is copied as it is: vectors are few bytes, and beside packed weights each would keep a page of
+    /// the file resident, or the huge page around it.
+    pub(crate) fn copies(&self, decl: &WeightDecl) -> bool {
+        self.repack && decl.shape.rows == 1 && !self.packs(decl)
+    }
+
     /// `threads` that run the best kernels of this processor.
     pub fn detect(threads: usize) -> Self {
         Self::new(threads, Kernels::detect())
@@ -78,13 +84,13 @@ impl DeviceSpec for CpuSpec {
         scratch::segment_bytes(graph, nodes, self.threads)
     }
 
-    /// The bytes of the packed copy, from which on the source isn't used; else the file's, which kernels read where
-    /// they lie.
+    /// The bytes of the copy, packed or plain, from which on the source isn't used; else the file's, which kernels read
+    /// where they lie.
     fn weight_bytes(&self, decl: &WeightDecl, mapped: bool) -> WeightCharge {
         let bytes = decl.shape.nbytes(decl.dtype).unwrap_or(Bytes::MAX);
         if self.packs(decl) {
             WeightCharge { mapped: Bytes::ZERO, anonymous: packed_bytes(decl) }
-        } else if mapped {
+        } else if mapped && !self.copies(decl) {
             WeightCharge { mapped: bytes, anonymous: Bytes::ZERO }
         } else {
             WeightCharge { mapped: Bytes::ZERO, anonymous: bytes }

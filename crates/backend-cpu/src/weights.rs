@@ -1,4 +1,4 @@
-//! Registered weights: packed copies, or used where they lie.
+//! Registered weights: packed or plain copies, or used where they lie.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,6 +19,8 @@ const CHUNK: usize = 1 << 20;
 pub(crate) enum Weight {
     /// As in the file.
     InPlace(WeightBytes),
+    /// A copy of that.
+    Copied(Arc<AlignedBuf>),
     /// In panels of sixteen rows.
     Packed {
         /// The panels.
@@ -33,6 +35,7 @@ impl Weight {
     pub(crate) fn as_slice(&self) -> &[u8] {
         match self {
             Self::InPlace(data) => data.as_slice(),
+            Self::Copied(copy) => copy.as_slice(),
             Self::Packed { panels, .. } => panels.as_slice(),
         }
     }
@@ -42,15 +45,15 @@ impl Weight {
 #[derive(Debug, Default)]
 pub(crate) struct Weights {
     weights: BTreeMap<WeightId, Weight>,
-    packed: ByteCounter,
+    copies: ByteCounter,
 }
 
 impl Weights {
-    /// Takes a weight in, packed if `cpu` says so; replaces one of the same id.
+    /// Takes a weight in, packed or copied if `cpu` says so; replaces one of the same id.
     ///
     /// # Errors
     /// If the bytes are not as many as declared, or not aligned for f32 or f16 arithmetic, or if there is no memory for
-    /// the packed copy.
+    /// the copy.
     pub(crate) fn insert(
         &mut self,
         id: WeightId,
@@ -67,6 +70,8 @@ impl Weights {
         }
         let weight = if cpu.packs(decl) {
             self.pack(decl, &data, pool)?
+        } else if cpu.copies(decl) && data.is_mapped() {
+            self.copy(&data)?
         } else {
             Weight::InPlace(aligned(decl, data)?)
         };
@@ -80,19 +85,28 @@ impl Weights {
         data: &WeightBytes,
         pool: &mut ThreadPool,
     ) -> Result<Weight, BackendError> {
-        let requested = packed_bytes(decl);
-        let out_of_memory =
-            |reason| BackendError::OutOfMemory { backend: NAME.to_owned(), requested, reason };
-        let Some(len) = requested.to_usize() else {
-            return Err(out_of_memory("more than this processor can address".to_owned()));
-        };
         let row_bytes = data.as_slice().len() / decl.shape.rows.max(1);
-        let mut panels =
-            AlignedBuf::zeroed(len, &self.packed).map_err(|error| out_of_memory(error.to_string()))?;
-        if len > 0 {
+        let mut panels = self.allocate(packed_bytes(decl))?;
+        if !panels.is_empty() {
             fill(decl.dtype, data, row_bytes, panels.as_mut_slice(), pool);
         }
         Ok(Weight::Packed { panels: Arc::new(panels), row_bytes })
+    }
+
+    fn copy(&self, data: &WeightBytes) -> Result<Weight, BackendError> {
+        let bytes = data.as_slice();
+        let mut copy = self.allocate(Bytes::from(bytes.len()))?;
+        copy.as_mut_slice().copy_from_slice(bytes);
+        data.release(0..bytes.len());
+        Ok(Weight::Copied(Arc::new(copy)))
+    }
+
+    fn allocate(&self, requested: Bytes) -> Result<AlignedBuf, BackendError> {
+        let refused = |reason| BackendError::OutOfMemory { backend: NAME.to_owned(), requested, reason };
+        let len = requested
+            .to_usize()
+            .ok_or_else(|| refused("more than this processor can address".to_owned()))?;
+        AlignedBuf::zeroed(len, &self.copies).map_err(|error| refused(error.to_string()))
     }
 
     /// A registered weight.
@@ -104,9 +118,9 @@ impl Weights {
     pub(crate) fn bytes(&self) -> Bytes {
         let in_place = self.weights.values().map(|weight| match weight {
             Weight::InPlace(data) => Bytes::from(data.as_slice().len()),
-            Weight::Packed { .. } => Bytes::ZERO,
+            Weight::Copied(_) | Weight::Packed { .. } => Bytes::ZERO,
         });
-        in_place.sum::<Bytes>().saturating_add(Bytes::from(self.packed.bytes()))
+        in_place.sum::<Bytes>().saturating_add(Bytes::from(self.copies.bytes()))
     }
 }
 

@@ -15,6 +15,9 @@ use crate::error::{Error, Kind};
 use crate::index::Part;
 use crate::sigbus::Guard;
 
+/// Bytes that a fault on one page may map: Linux maps a whole folio of the page cache, at most a huge page.
+const FOLIO: u64 = 2 << 20;
+
 /// One file of a model, mapped read-only.
 ///
 /// A file that is cut or rewritten while mapped doesn't end the process: reads beyond its new end give
@@ -76,9 +79,11 @@ impl Mapping {
         }
     }
 
-    /// Drops a range from this process's resident memory; it is read again on the next access.
+    /// Drops a range from this process's resident memory, and what the system may have mapped along with it; it is read
+    /// again on the next access.
     pub fn release(&self, range: Range<u64>) {
-        if let Some(range) = to_usize(range).filter(|range| range.end <= self.map.len()) {
+        let along = range.start / FOLIO * FOLIO..range.end.next_multiple_of(FOLIO).min(self.map.len() as u64);
+        if let Some(range) = to_usize(along).filter(|range| range.start < range.end) {
             // SAFETY: the mapping is read-only and backed by the file, so dropped pages come back the same.
             // A refused hint leaves them where they are.
             let _ = unsafe {

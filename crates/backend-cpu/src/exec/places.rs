@@ -131,7 +131,7 @@ impl<'a> Places<'a> {
             ));
         }
         let offset = match *registered {
-            Weight::InPlace(_) => offset,
+            Weight::InPlace(_) | Weight::Copied(_) => offset,
             Weight::Packed { row_bytes, .. } => {
                 if len != graph.node(id).shape.rows.saturating_mul(row_bytes)
                     || offset % row_bytes.max(1) != 0
