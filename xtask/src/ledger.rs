@@ -1,9 +1,8 @@
 //! What the ledger costs: decode steps with it and with one that charges nothing, in alternation.
 
-use crate::models::{self, MODELS, minfer};
+use crate::models::{self, MODELS};
 use crate::shell::{command, output, run_command};
 use anyhow::{Context, Result};
-use serde_json::Value;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -15,7 +14,7 @@ const THREADS: &str = "2";
 /// Builds both, and prints the ratio of each pair and the median.
 pub(crate) fn measure() -> Result<()> {
     models::fetch()?;
-    let model = path_of(MODELS[0].alias)?;
+    let model = models::path_of(MODELS[0].alias)?;
     let (with, without) = (build("target", "")?, build("target/no-ledger", "--cfg minfer_no_ledger")?);
     let mut ratios = Vec::new();
     for pair in 1..=PAIRS {
@@ -26,12 +25,6 @@ pub(crate) fn measure() -> Result<()> {
     ratios.sort_by(f64::total_cmp);
     println!("median {:.4}", ratios[PAIRS / 2]);
     Ok(())
-}
-
-fn path_of(alias: &str) -> Result<String> {
-    let plan = output(minfer().args(["plan", alias, "--json", "--quiet"]))?;
-    let plan: Value = serde_json::from_slice(&plan)?;
-    Ok(plan["model"]["path"].as_str().context("no path of the model")?.to_owned())
 }
 
 /// The example `ledger`, built with `flags` into a folder of its own: flags decide whether the rest is built again.

@@ -1,4 +1,4 @@
-//! Project tasks: `cargo xtask setup | ci | tidy | fetch-models | conformance | matrix | ledger`.
+//! Project tasks: `cargo xtask setup | ci | tidy | fetch-models | bench-models | conformance | matrix | ledger`.
 // A task's output is what it is for.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
@@ -20,6 +20,7 @@ const USAGE: &str = "usage: cargo xtask TASK
   ci            everything that must pass: format, lints, tidy, build, conformance, tests
   tidy          check what a reader relies on, and print the longest functions and files
   fetch-models  bring the two real test models into the cache
+  bench-models  write the models that speed is measured on: SmolLM2 re-encoded, a llama of a billion random weights
   conformance   compare the release binary with the golden data beside the checkout, if there is any
   matrix        compare memory planned and measured over every kind of request, in half an hour
   ledger        measure what the ledger costs a decode step";
@@ -40,6 +41,7 @@ fn run(task: Option<&str>) -> Result<()> {
         Some("ci") => ci::run_all(),
         Some("tidy") => tidy::run(root()),
         Some("fetch-models") => models::fetch(),
+        Some("bench-models") => models::bench(),
         Some("conformance") => conformance::run(),
         Some("ledger") => ledger::measure(),
         Some("matrix") => matrix::run(),

@@ -1,7 +1,8 @@
 //! The real models that the conformance checks run on.
 
 use crate::shell;
-use anyhow::Result;
+use anyhow::{Context, Result};
+use serde_json::Value;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
@@ -27,6 +28,27 @@ pub(crate) fn fetch() -> Result<()> {
     Ok(())
 }
 
+/// Writes the models that speed is measured on beside the build, or leaves them there, and prints their paths.
+pub(crate) fn bench() -> Result<()> {
+    fetch()?;
+    let folder = target().join("bench-models");
+    shell::run_command(
+        shell::command(
+            "cargo",
+            &["run", "--release", "--package", "minfer-testkit", "--example", "bench_models", "--"],
+        )
+        .arg(path_of(MODELS[0].alias)?)
+        .arg(folder),
+    )
+}
+
+/// The file behind an alias.
+pub(crate) fn path_of(alias: &str) -> Result<String> {
+    let plan = shell::output(minfer().args(["plan", alias, "--json", "--quiet"]))?;
+    let plan: Value = serde_json::from_slice(&plan)?;
+    Ok(plan["model"]["path"].as_str().context("no path of the model")?.to_owned())
+}
+
 /// A run of the release binary on the CPU, whatever else the machine has.
 pub(crate) fn minfer() -> Command {
     let mut command = Command::new(binary());
@@ -36,7 +58,9 @@ pub(crate) fn minfer() -> Command {
 
 /// The release binary.
 pub(crate) fn binary() -> PathBuf {
-    let target =
-        std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| crate::root().join("target"), PathBuf::from);
-    target.join("release").join(format!("minfer{}", std::env::consts::EXE_SUFFIX))
+    target().join("release").join(format!("minfer{}", std::env::consts::EXE_SUFFIX))
+}
+
+fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| crate::root().join("target"), PathBuf::from)
 }

@@ -103,9 +103,8 @@ impl Weights {
 
     fn allocate(&self, requested: Bytes) -> Result<AlignedBuf, BackendError> {
         let refused = |reason| BackendError::OutOfMemory { backend: NAME.to_owned(), requested, reason };
-        let len = requested
-            .to_usize()
-            .ok_or_else(|| refused("more than this processor can address".to_owned()))?;
+        let len =
+            requested.to_usize().ok_or_else(|| refused("more than this processor can address".to_owned()))?;
         AlignedBuf::zeroed(len, &self.copies).map_err(|error| refused(error.to_string()))
     }
 
