@@ -6,7 +6,7 @@
 #![allow(clippy::print_stdout, reason = "prints a report")]
 
 use minfer_backend_cpu::kernels::{
-    Attention, MatMul, ROW_UNIT, attention_scratch_bytes, matmul_scratch_bytes, quantized_bytes,
+    Attention, KEY_BLOCK, MatMul, ROW_UNIT, attention_scratch_bytes, matmul_scratch_bytes, quantized_bytes,
 };
 use minfer_backend_cpu::{AlignedBuf, AllocError, ByteCounter, Kernels, ThreadPool};
 use minfer_tensor::DType;
@@ -117,6 +117,7 @@ fn attention(table: &Kernels, tokens: usize, slots: usize) -> Result<f64, Box<dy
     let a = Attention {
         q: q.as_ptr().cast(),
         k: kv.as_ptr(),
+        key_blocks: slots / KEY_BLOCK,
         v: kv.as_ptr(),
         out: out.as_mut_ptr().cast(),
         positions: positions.as_ptr(),

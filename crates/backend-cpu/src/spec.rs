@@ -4,7 +4,7 @@ use minfer_graph::{CNode, ComputeGraph, DeviceSpec, NodeId, Op, Shape, WeightCha
 use minfer_tensor::{Bytes, DType};
 
 use crate::exec::scratch;
-use crate::kernels::{self, Kernels};
+use crate::kernels::{self, KEY_BLOCK, Kernels};
 
 /// The name in messages and reports.
 pub(crate) const NAME: &str = "cpu";
@@ -97,6 +97,10 @@ impl DeviceSpec for CpuSpec {
         }
     }
 
+    fn key_block(&self, dtype: DType) -> usize {
+        key_block(dtype)
+    }
+
     fn is_unified(&self) -> bool {
         true
     }
@@ -106,6 +110,14 @@ impl DeviceSpec for CpuSpec {
 pub(crate) fn packed_bytes(decl: &WeightDecl) -> Bytes {
     let row = Shape::new(1, decl.shape.cols).nbytes(decl.dtype).and_then(Bytes::to_usize);
     row.map_or(Bytes::MAX, |row| Bytes::from(kernels::packed_bytes(decl.shape.rows, row)))
+}
+
+/// Keys that lie transposed together in a cache of keys; blocks of Q8_0 are along a row.
+pub(crate) fn key_block(dtype: DType) -> usize {
+    match dtype {
+        DType::F32 | DType::F16 => KEY_BLOCK,
+        _ => 1,
+    }
 }
 
 /// What a head's size must be a multiple of if keys and values are stored as `dtype`; `None` if they can't be.

@@ -231,6 +231,13 @@ pub trait DeviceSpec: Send + Sync {
     /// the source is pages of a file.
     fn weight_bytes(&self, decl: &WeightDecl, mapped: bool) -> WeightCharge;
 
+    /// How many keys of `dtype` lie transposed together, `[cols][key_block]` in the place of as many rows, in a state that
+    /// [holds keys](ComputeGraph::holds_keys); rows behind the last whole block stay rows. 1: all are rows.
+    fn key_block(&self, dtype: DType) -> usize {
+        let _ = dtype;
+        1
+    }
+
     /// Memory that the backend takes for itself at the commit, charged as scratch: its own staging, the block that the
     /// driver's interface allocates from.
     fn fixed_bytes(&self) -> Bytes {

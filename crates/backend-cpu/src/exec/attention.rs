@@ -32,6 +32,7 @@ pub(super) fn prepare(p: &mut Preparer<'_>, id: NodeId, spec: &AttentionSpec) ->
     let attention = Attention {
         q: q.first,
         k: keys.first,
+        key_blocks: p.key_blocks(k),
         v: values.first,
         out: out.first,
         positions,

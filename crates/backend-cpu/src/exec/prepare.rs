@@ -8,7 +8,7 @@ use super::places::{Place, Places, outside, refused, unsupported};
 use super::scratch::{AngleTables, NodeScratch};
 use super::{Floats, Indices, Program, Step, Work};
 use super::{attention, element, gather, matmul, norm, rope, write};
-use crate::spec::CpuSpec;
+use crate::spec::{CpuSpec, key_block};
 
 type Result<T> = std::result::Result<T, BackendError>;
 
@@ -106,6 +106,12 @@ impl<'a> Preparer<'a> {
     /// Of a weight in panels: which row of its first panel is the first one.
     pub(super) fn row_in_panel(&self, id: NodeId) -> Option<usize> {
         self.places.row_in_panel(id)
+    }
+
+    /// How many blocks of keys lie transposed in a state.
+    pub(super) fn key_blocks(&self, id: NodeId) -> usize {
+        let (node, block) = (self.get(id), key_block(self.get(id).dtype));
+        if block > 1 && self.segment().graph.holds_keys(id) { node.shape.rows / block } else { 0 }
     }
 
     /// A state that is written.

@@ -90,6 +90,7 @@ pub(crate) fn attention_kernel(spec: &AttentionSpec) -> Attention {
     Attention {
         q: std::ptr::null(),
         k: std::ptr::null(),
+        key_blocks: 0,
         v: std::ptr::null(),
         out: std::ptr::null_mut(),
         positions: std::ptr::null(),

@@ -10,7 +10,7 @@ use super::order::{Access, Split};
 use super::places::{Place, refused, unsupported};
 use super::prepare::Preparer;
 use super::{Floats, Run, Work};
-use crate::kernels::ROW_UNIT;
+use crate::kernels::{KEY_BLOCK, ROW_UNIT};
 use crate::spec::head_unit;
 
 pub(super) fn prepare(p: &mut Preparer<'_>, id: NodeId) -> Result<(), BackendError> {
@@ -40,7 +40,8 @@ pub(super) fn prepare(p: &mut Preparer<'_>, id: NodeId) -> Result<(), BackendErr
         Access::read(positions_span, Split::Any),
         Access::write(state.span(), Split::Any),
     ];
-    p.push(rows, &accesses, WriteRows { x, positions, state, dtype, unit, by_rows });
+    let key_blocks = p.key_blocks(state_id);
+    p.push(rows, &accesses, WriteRows { x, positions, state, dtype, key_blocks, unit, by_rows });
     Ok(())
 }
 
@@ -49,6 +50,8 @@ struct WriteRows {
     positions: *const i32,
     state: Place,
     dtype: DType,
+    /// Blocks at the start in which rows are columns.
+    key_blocks: usize,
     /// Threads split columns at multiples of this.
     unit: usize,
     by_rows: bool,
@@ -80,11 +83,39 @@ impl WriteRows {
         let first = position * self.x.cols + cols.start;
         // SAFETY: the caller's promise; rows of a state are whole blocks.
         unsafe {
-            let x = self.x.part(row, cols);
+            let x = self.x.part(row, cols.clone());
+            if position / KEY_BLOCK < self.key_blocks {
+                return self.write_column(run, x, position, cols.start);
+            }
             match self.dtype {
                 DType::F16 => run.kernels.to_f16(self.elements(first, x.len()), x),
                 DType::Q8_0 => run.kernels.to_q8_0(self.elements::<Q8_0>(first / QK, x.len() / QK), x),
                 _ => self.elements::<f32>(first, x.len()).copy_from_slice(x),
+            }
+        }
+    }
+
+    /// A part of a row as a column of its block: `x` belongs at `position`, from column `first` on.
+    ///
+    /// # Safety
+    /// As [`WriteRows::write`].
+    unsafe fn write_column(&self, run: &Run<'_>, x: &[f32], position: usize, first: usize) {
+        let block = position / KEY_BLOCK * KEY_BLOCK * self.x.cols + position % KEY_BLOCK;
+        let at = |col: usize| block + (first + col) * KEY_BLOCK;
+        // SAFETY: the caller's promise; the block is whole, so each of its columns has a place for the position.
+        unsafe {
+            if self.dtype == DType::F16 {
+                let mut halves = [0; ROW_UNIT];
+                for (nth, x) in x.chunks(ROW_UNIT).enumerate() {
+                    run.kernels.to_f16(&mut halves[..x.len()], x);
+                    for (i, &half) in halves[..x.len()].iter().enumerate() {
+                        self.state.first.cast::<u16>().add(at(nth * ROW_UNIT + i)).write(half);
+                    }
+                }
+            } else {
+                for (i, &x) in x.iter().enumerate() {
+                    self.state.first.cast::<f32>().add(at(i)).write(x);
+                }
             }
         }
     }

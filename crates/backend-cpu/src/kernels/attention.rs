@@ -6,6 +6,9 @@
 //! at most a [`BLOCK`] of scores is held.
 //!
 //! A score is one fused chain over the head's dimensions, an output one fused chain over the keys.
+//!
+//! Sixteen keys are sixteen lanes. Keys that lie as rows are transposed on the way; a cache of keys therefore holds
+//! [`KEY_BLOCK`]s, transposed once when they are written.
 #![allow(unsafe_code, reason = "pointer kernels; `Attention` states the contract")]
 
 mod cached;
@@ -23,12 +26,10 @@ use std::ops::Range;
 const BLOCK: usize = 64;
 /// Keys of a partial result.
 pub const CHUNK: usize = 256;
+/// Keys of a transposed block: `[kv_heads * head_dim][KEY_BLOCK]` in the place of as many rows.
+pub const KEY_BLOCK: usize = LANES;
 /// Queries that share the loads of a block.
-const QUERIES: usize = 16;
-/// Vectors side by side: keys of scores, dimensions of values. They share the loads of queries and weights.
-const SIDE: usize = 2;
-/// Keys that are transposed at a time.
-const KEYS: usize = SIDE * LANES;
+const QUERIES: usize = 48;
 
 /// Attention of some tokens and the query heads of one key-value head. Row `p` of the keys and values belongs
 /// to position `p`; a row is stored as f32, f16 or Q8_0.
@@ -38,6 +39,8 @@ pub struct Attention {
     pub q: *const f32,
     /// Keys, `[slots][kv_heads * head_dim]`.
     pub k: *const u8,
+    /// How many [`KEY_BLOCK`]s at the start of the keys are transposed: none or all whole ones. Not for Q8_0.
+    pub key_blocks: usize,
     /// Values, like the keys.
     pub v: *const u8,
     /// Result, like the queries.
@@ -61,7 +64,7 @@ pub struct Attention {
 impl Attention {
     /// f32 of scratch for [`Attend`].
     pub(crate) fn scratch_len(&self) -> usize {
-        let keys = KEYS * self.head_dim;
+        let keys = BLOCK * self.head_dim;
         keys + QUERIES * (BLOCK + 2 * self.partial_len())
     }
 

@@ -56,6 +56,7 @@ impl Simd for Avx2 {
     type Bytes = I;
     const SIGNED_ZERO: i32 = 0;
     const PANEL_TOKENS: usize = 4;
+    const MANY_REGISTERS: bool = false;
     const DENSE_TILE: usize = 2;
 
     memory_methods! {

@@ -58,6 +58,7 @@ impl Simd for Avx512 {
     type Bytes = __m512i;
     const SIGNED_ZERO: i32 = 128;
     const PANEL_TOKENS: usize = 12;
+    const MANY_REGISTERS: bool = true;
     const DENSE_TILE: usize = 4;
 
     memory_methods! {

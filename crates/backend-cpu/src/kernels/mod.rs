@@ -23,7 +23,7 @@ mod simd;
 mod tests;
 mod vector;
 
-pub use attention::{Attention, CHUNK};
+pub use attention::{Attention, CHUNK, KEY_BLOCK};
 pub use rope::{RopeAngles, rope_frequencies};
 
 use attention::{Attend, AttendChunks, MergeChunks};

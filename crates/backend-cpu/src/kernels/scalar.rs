@@ -32,6 +32,7 @@ impl Simd for Scalar {
     type Bytes = [u8; 64];
     const SIGNED_ZERO: i32 = 0;
     const PANEL_TOKENS: usize = 4;
+    const MANY_REGISTERS: bool = false;
     const DENSE_TILE: usize = 2;
 
     fn splat(self, x: f32) -> Self::F {

@@ -51,6 +51,8 @@ pub(crate) trait Simd: Copy {
     const SIGNED_ZERO: i32;
     /// Largest number of tokens a panel is multiplied with at a time; 12, 8, 4, 2 or 1.
     const PANEL_TOKENS: usize;
+    /// Whether 24 accumulators stay in registers beside their operands, or 4.
+    const MANY_REGISTERS: bool;
     /// Accumulator tile of dense products: this many rows and as many tokens.
     const DENSE_TILE: usize;
 

@@ -86,6 +86,25 @@ impl ComputeGraph {
         at
     }
 
+    /// Whether `id` is a state that is nothing but keys: rows are written to it, and only attention reads them. A backend
+    /// may lay such a state out as it likes.
+    pub fn holds_keys(&self, id: NodeId) -> bool {
+        let state = self.storage_of(id);
+        let (mut written, mut read) = (false, false);
+        for node in self.nodes.iter().filter(|node| !node.op.is_leaf()) {
+            for (nth, _) in
+                node.inputs.iter().enumerate().filter(|&(_, &input)| self.storage_of(input) == state)
+            {
+                match (&node.op, nth) {
+                    (Op::WriteRows, 0) => written = true,
+                    (Op::Attention(_), 1) => read = true,
+                    _ => return false,
+                }
+            }
+        }
+        written && read && matches!(self.node(state).op, Op::State(_))
+    }
+
     /// Byte offset of `id` in the memory of [`storage_of`](Self::storage_of).
     pub fn offset_in_storage(&self, id: NodeId) -> Bytes {
         let (mut at, mut offset) = (id, 0);

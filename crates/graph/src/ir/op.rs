@@ -59,7 +59,8 @@ pub enum Op {
     Weight(WeightId),
     /// Leaf: filled by the host before a run.
     Input(InputId),
-    /// Leaf: a persistent region that outlives graphs. Row `p` belongs to position `p`.
+    /// Leaf: a persistent region that outlives graphs. Row `p` belongs to position `p`;
+    /// of keys a backend may transpose blocks of rows.
     State(StateId),
     /// View of `x` with another shape of as many elements.
     Reshape,

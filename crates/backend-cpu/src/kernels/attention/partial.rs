@@ -3,9 +3,12 @@
 
 use super::super::math::{exp, exp_sum, maximum, tanh};
 use super::super::simd::{LANES, Op, Simd};
-use super::{Attention, BLOCK, CHUNK, Cached, Group, KEYS, QUERIES, SIDE, clear, hull};
+use super::{Attention, BLOCK, CHUNK, Cached, Group, QUERIES, clear, hull};
 use std::marker::PhantomData;
 use std::ops::Range;
+
+/// Queries up to which transposed keys aren't converted beforehand.
+const FEW: usize = 8;
 
 /// Partial results of a group of queries for one chunk.
 pub(super) struct Partial<'a, C> {
@@ -13,7 +16,7 @@ pub(super) struct Partial<'a, C> {
     pub(super) chunk: usize,
     /// `[count][partial_len]`.
     pub(super) out: *mut f32,
-    /// Scores `[QUERIES][BLOCK]`, then keys as `[head_dim][KEYS]`.
+    /// Scores `[QUERIES][BLOCK]`, then transposed keys of a block.
     pub(super) scratch: *mut f32,
     pub(super) cached: PhantomData<C>,
 }
@@ -51,44 +54,144 @@ impl<C: Cached> Op for Partial<'_, C> {
 }
 
 impl<C: Cached> Partial<'_, C> {
-    /// Raw scores of `keys`, which lie in the block at `block`, for every query.
+    /// Raw scores of the block at `block` for every query; of keys outside `keys` some number.
     ///
     /// # Safety
     /// As [`Partial`] says.
     #[inline(always)]
     unsafe fn scores<S: Simd>(&self, s: S, block: usize, keys: &Range<usize>) {
-        let (g, a) = (&self.group, self.group.a);
-        let (row_bytes, head) = (C::row_bytes(a.kv_heads * a.head_dim), g.kv_head * a.head_dim);
-        // SAFETY: the caller's promise; rows past the last key repeat it.
+        let a = self.group.a;
+        let nths = (keys.start - block) / LANES..(keys.end - block).div_ceil(LANES);
+        let whole = a.key_blocks.saturating_sub(block / LANES);
+        let (first, stride) = (self.head(a.k, block), LANES * self.row_bytes());
+        let cached = InCache { first, stride, last: nths.end - 1, cached: PhantomData::<C> };
+        // SAFETY: the caller's promise.
         unsafe {
-            let transposed = self.scratch.add(QUERIES * BLOCK);
-            for first in (keys.start / KEYS * KEYS..keys.end).step_by(KEYS) {
-                for side in 0..SIDE {
-                    for d in (0..a.head_dim).step_by(LANES) {
-                        let mut rows = [s.splat(0.0); LANES];
-                        for (r, row) in rows.iter_mut().enumerate() {
-                            let key = (first + side * LANES + r).clamp(keys.start, keys.end - 1);
-                            *row = C::load(s, a.k.add(key * row_bytes), head + d);
-                        }
-                        s.transpose(&mut rows);
-                        for (c, &column) in rows.iter().enumerate() {
-                            s.store(transposed.add((d + c) * KEYS + side * LANES), column);
+            if nths.end <= whole && self.group.count <= FEW {
+                return self.score_all(s, cached, nths);
+            }
+            let scratch = InScratch { first: self.scratch.add(QUERIES * BLOCK), head_dim: a.head_dim };
+            for nth in nths.clone() {
+                if nth < whole {
+                    for d in 0..a.head_dim {
+                        s.store(scratch.at(nth, d), cached.load(s, nth, d));
+                    }
+                } else {
+                    self.transpose(s, block + nth * LANES, keys, scratch.at(nth, 0));
+                }
+            }
+            self.score_all(s, scratch, nths);
+        }
+    }
+
+    /// Bytes of a row of keys or values.
+    #[inline(always)]
+    fn row_bytes(&self) -> usize {
+        C::row_bytes(self.group.a.kv_heads * self.group.a.head_dim)
+    }
+
+    /// Where this head's part of the sixteen transposed keys from `key` on begins.
+    #[inline(always)]
+    fn head(&self, keys: *const u8, key: usize) -> *const u8 {
+        let head = self.group.kv_head * self.group.a.head_dim;
+        keys.wrapping_add(key * self.row_bytes() + C::row_bytes(head * LANES))
+    }
+
+    /// Brings this head's sixteen keys from `first` on, which lie as rows, to `[head_dim][LANES]`; those outside `keys`
+    /// repeat one.
+    ///
+    /// # Safety
+    /// As [`Partial`] says, and `out` must have room.
+    #[inline(always)]
+    unsafe fn transpose<S: Simd>(&self, s: S, first: usize, keys: &Range<usize>, out: *mut f32) {
+        let (a, head) = (self.group.a, self.group.kv_head * self.group.a.head_dim);
+        // SAFETY: the caller's promise.
+        unsafe {
+            let mut at = [a.k; LANES];
+            for (r, at) in at.iter_mut().enumerate() {
+                *at = a.k.add((first + r).clamp(keys.start, keys.end - 1) * self.row_bytes());
+            }
+            for d in (0..a.head_dim).step_by(LANES) {
+                let mut rows = [s.splat(0.0); LANES];
+                for (row, at) in rows.iter_mut().zip(at) {
+                    *row = C::load(s, at, head + d);
+                }
+                s.transpose(&mut rows);
+                for (c, &column) in rows.iter().enumerate() {
+                    s.store(out.add((d + c) * LANES), column);
+                }
+            }
+        }
+    }
+
+    /// Scores of every query, in tiles of as many accumulators as registers hold beside their operands.
+    ///
+    /// # Safety
+    /// As [`Partial`] says, and the keys `nths` must be there.
+    #[inline(always)]
+    unsafe fn score_all<S: Simd, K: Keys>(&self, s: S, keys: K, nths: Range<usize>) {
+        let mut i = 0;
+        // SAFETY: the caller's promise.
+        unsafe {
+            while i < self.group.count {
+                let left = self.group.count - i;
+                i += match (left, S::MANY_REGISTERS) {
+                    (12.., true) => self.score_tiles::<S, K, 12, 2>(s, keys, &nths, i),
+                    (8.., true) => self.score_tiles::<S, K, 8, 2>(s, keys, &nths, i),
+                    (4.., true) => self.score_tiles::<S, K, 4, 4>(s, keys, &nths, i),
+                    (3.., true) => self.score_tiles::<S, K, 3, 4>(s, keys, &nths, i),
+                    (2.., true) => self.score_tiles::<S, K, 2, 4>(s, keys, &nths, i),
+                    (_, true) => self.score_tiles::<S, K, 1, 4>(s, keys, &nths, i),
+                    (4.., false) => self.score_tiles::<S, K, 4, 1>(s, keys, &nths, i),
+                    (3.., false) => self.score_tiles::<S, K, 3, 1>(s, keys, &nths, i),
+                    (2.., false) => self.score_tiles::<S, K, 2, 2>(s, keys, &nths, i),
+                    (_, false) => self.score_tiles::<S, K, 1, 4>(s, keys, &nths, i),
+                };
+            }
+        }
+    }
+
+    /// Scores of the queries `from..from + T`, `N` times sixteen keys at a time. Returns `T`.
+    ///
+    /// # Safety
+    /// As [`Partial::score_all`].
+    #[inline(always)]
+    unsafe fn score_tiles<S: Simd, K: Keys, const T: usize, const N: usize>(
+        &self,
+        s: S,
+        keys: K,
+        nths: &Range<usize>,
+        from: usize,
+    ) -> usize {
+        let g = &self.group;
+        // SAFETY: the caller's promise; a block of scores is a whole number of tiles.
+        unsafe {
+            let mut q = [g.a.q; T];
+            for (t, q) in q.iter_mut().enumerate() {
+                *q = q.add(g.offset(from + t));
+            }
+            for nth in (nths.start / N * N..nths.end).step_by(N) {
+                let mut acc = [[s.splat(0.0); N]; T];
+                for d in 0..g.a.head_dim {
+                    let mut key = [s.splat(0.0); N];
+                    for (n, key) in key.iter_mut().enumerate() {
+                        *key = keys.load(s, nth + n, d);
+                    }
+                    for (acc, q) in acc.iter_mut().zip(&q) {
+                        let q = s.splat(*q.add(d));
+                        for (acc, key) in acc.iter_mut().zip(&key) {
+                            *acc = s.fma(*key, q, *acc);
                         }
                     }
                 }
-                let mut i = 0;
-                while i < g.count {
-                    let out = self.scratch.add(i * BLOCK + first - block);
-                    match g.count - i {
-                        8.. => i += score_tile::<S, 8>(s, g, i, transposed, out),
-                        4.. => i += score_tile::<S, 4>(s, g, i, transposed, out),
-                        3.. => i += score_tile::<S, 3>(s, g, i, transposed, out),
-                        2.. => i += score_tile::<S, 2>(s, g, i, transposed, out),
-                        _ => i += score_tile::<S, 1>(s, g, i, transposed, out),
+                for (t, acc) in acc.iter().enumerate() {
+                    for (n, &acc) in acc.iter().enumerate() {
+                        s.store(self.scratch.add((from + t) * BLOCK + (nth + n) * LANES), acc);
                     }
                 }
             }
         }
+        T
     }
 
     /// Adds the weighted values of `keys` to the partial results.
@@ -97,47 +200,52 @@ impl<C: Cached> Partial<'_, C> {
     /// As [`Partial`] says.
     #[inline(always)]
     unsafe fn add_values<S: Simd>(&self, s: S, block: usize, keys: &Range<usize>) {
-        let a = self.group.a;
-        // SAFETY: the caller's promise.
-        unsafe {
-            let mut d = 0;
-            while d < a.head_dim {
-                if a.head_dim - d >= SIDE * LANES {
-                    self.value_columns::<S, SIDE>(s, d, block, keys);
-                    d += SIDE * LANES;
-                } else {
-                    self.value_columns::<S, 1>(s, d, block, keys);
-                    d += LANES;
-                }
-            }
-        }
-    }
-
-    /// `N` vectors of dimensions from `d` of all queries.
-    ///
-    /// # Safety
-    /// As [`Partial`] says.
-    #[inline(always)]
-    unsafe fn value_columns<S: Simd, const N: usize>(
-        &self,
-        s: S,
-        d: usize,
-        block: usize,
-        keys: &Range<usize>,
-    ) {
         let mut i = 0;
         // SAFETY: the caller's promise.
         unsafe {
             while i < self.group.count {
-                match self.group.count - i {
-                    8.. => i += self.value_tile::<S, N, 8>(s, i, d, block, keys),
-                    4.. => i += self.value_tile::<S, N, 4>(s, i, d, block, keys),
-                    3.. => i += self.value_tile::<S, N, 3>(s, i, d, block, keys),
-                    2.. => i += self.value_tile::<S, N, 2>(s, i, d, block, keys),
-                    _ => i += self.value_tile::<S, N, 1>(s, i, d, block, keys),
-                }
+                let left = self.group.count - i;
+                i += match (left, S::MANY_REGISTERS) {
+                    (12.., true) => self.value_tiles::<S, 12, 2>(s, i, block, keys),
+                    (8.., true) => self.value_tiles::<S, 8, 2>(s, i, block, keys),
+                    (4.., true) => self.value_tiles::<S, 4, 4>(s, i, block, keys),
+                    (3.., true) => self.value_tiles::<S, 3, 4>(s, i, block, keys),
+                    (2.., true) => self.value_tiles::<S, 2, 4>(s, i, block, keys),
+                    (_, true) => self.value_tiles::<S, 1, 4>(s, i, block, keys),
+                    (4.., false) => self.value_tiles::<S, 4, 1>(s, i, block, keys),
+                    (3.., false) => self.value_tiles::<S, 3, 1>(s, i, block, keys),
+                    (2.., false) => self.value_tiles::<S, 2, 2>(s, i, block, keys),
+                    (_, false) => self.value_tiles::<S, 1, 4>(s, i, block, keys),
+                };
             }
         }
+    }
+
+    /// The queries `from..from + T`, `N` vectors of dimensions at a time. Returns `T`.
+    ///
+    /// # Safety
+    /// As [`Partial`] says.
+    #[inline(always)]
+    unsafe fn value_tiles<S: Simd, const T: usize, const N: usize>(
+        &self,
+        s: S,
+        from: usize,
+        block: usize,
+        keys: &Range<usize>,
+    ) -> usize {
+        let (mut d, head_dim) = (0, self.group.a.head_dim);
+        // SAFETY: the caller's promise.
+        unsafe {
+            while head_dim - d >= N * LANES {
+                self.value_tile::<S, T, N>(s, from, d, block, keys);
+                d += N * LANES;
+            }
+            while d < head_dim {
+                self.value_tile::<S, T, 1>(s, from, d, block, keys);
+                d += LANES;
+            }
+        }
+        T
     }
 
     /// `N` vectors of dimensions from `d` of the queries `from..from + T`.
@@ -145,16 +253,17 @@ impl<C: Cached> Partial<'_, C> {
     /// # Safety
     /// As [`Partial`] says.
     #[inline(always)]
-    unsafe fn value_tile<S: Simd, const N: usize, const T: usize>(
+    unsafe fn value_tile<S: Simd, const T: usize, const N: usize>(
         &self,
         s: S,
         from: usize,
         d: usize,
         block: usize,
         keys: &Range<usize>,
-    ) -> usize {
+    ) {
         let a = self.group.a;
-        let (row_bytes, col) = (C::row_bytes(a.kv_heads * a.head_dim), self.group.kv_head * a.head_dim + d);
+        let (row_bytes, col) = (self.row_bytes(), self.group.kv_head * a.head_dim + d);
+        let reads_first = from == 0 && d == 0;
         // SAFETY: the caller's promise.
         unsafe {
             let out = self.out.add(from * a.partial_len() + 2 + d);
@@ -165,6 +274,9 @@ impl<C: Cached> Partial<'_, C> {
                 }
             }
             for key in keys.clone() {
+                if reads_first {
+                    self.prefetch(s, key + BLOCK);
+                }
                 let mut v = [s.splat(0.0); N];
                 for (n, v) in v.iter_mut().enumerate() {
                     *v = C::load(s, a.v.add(key * row_bytes), col + n * LANES);
@@ -183,48 +295,75 @@ impl<C: Cached> Partial<'_, C> {
                 }
             }
         }
-        T
+    }
+
+    /// Asks for the key and value `key` while another block is computed: rows are strides apart, and heads are parts of
+    /// them, which no processor foresees. It need not exist.
+    #[inline(always)]
+    fn prefetch<S: Simd>(&self, s: S, key: usize) {
+        let a = self.group.a;
+        let bytes = C::row_bytes(a.head_dim);
+        let row = key * self.row_bytes() + self.group.kv_head * bytes;
+        let k = if key / LANES < a.key_blocks {
+            self.head(a.k, key / LANES * LANES).wrapping_add(key % LANES * bytes)
+        } else {
+            a.k.wrapping_add(row)
+        };
+        for line in (0..bytes).step_by(64) {
+            s.prefetch(k.wrapping_add(line));
+            s.prefetch(a.v.wrapping_add(row + line));
+        }
     }
 }
 
-/// Scores of transposed keys for the queries `from..from + T`.
-///
-/// # Safety
-/// The queries, the transposed keys and the rows of scores at `out` must be there.
-#[inline(always)]
-unsafe fn score_tile<S: Simd, const T: usize>(
-    s: S,
-    g: &Group<'_>,
-    from: usize,
-    keys: *const f32,
-    out: *mut f32,
-) -> usize {
-    // SAFETY: the caller's promise.
-    unsafe {
-        let mut q = [g.a.q; T];
-        for (t, q) in q.iter_mut().enumerate() {
-            *q = q.add(g.offset(from + t));
-        }
-        let mut acc = [[s.splat(0.0); SIDE]; T];
-        for d in 0..g.a.head_dim {
-            let mut key = [s.splat(0.0); SIDE];
-            for (side, key) in key.iter_mut().enumerate() {
-                *key = s.load(keys.add(d * KEYS + side * LANES));
-            }
-            for (acc, q) in acc.iter_mut().zip(&q) {
-                let q = s.splat(*q.add(d));
-                for (acc, key) in acc.iter_mut().zip(&key) {
-                    *acc = s.fma(*key, q, *acc);
-                }
-            }
-        }
-        for (t, acc) in acc.iter().enumerate() {
-            for (side, &acc) in acc.iter().enumerate() {
-                s.store(out.add(t * BLOCK + side * LANES), acc);
-            }
-        }
+/// A head's keys of a block, sixteen beside each other.
+trait Keys: Copy {
+    /// Dimension `d` of the keys from `nth * LANES` on.
+    ///
+    /// # Safety
+    /// They must be there; behind the last ones some may be repeated.
+    unsafe fn load<S: Simd>(self, s: S, nth: usize, d: usize) -> S::F;
+}
+
+/// Transposed in the cache.
+#[derive(Clone, Copy)]
+struct InCache<C> {
+    first: *const u8,
+    /// Bytes from sixteen keys to the next.
+    stride: usize,
+    /// The last ones that are there.
+    last: usize,
+    cached: PhantomData<C>,
+}
+
+impl<C: Cached> Keys for InCache<C> {
+    #[inline(always)]
+    unsafe fn load<S: Simd>(self, s: S, nth: usize, d: usize) -> S::F {
+        // SAFETY: the caller's promise.
+        unsafe { C::load(s, self.first.add(nth.min(self.last) * self.stride), d * LANES) }
     }
-    T
+}
+
+/// Transposed into scratch, `[nth][head_dim][LANES]`.
+#[derive(Clone, Copy)]
+struct InScratch {
+    first: *mut f32,
+    head_dim: usize,
+}
+
+impl InScratch {
+    #[inline(always)]
+    fn at(self, nth: usize, d: usize) -> *mut f32 {
+        self.first.wrapping_add((nth * self.head_dim + d) * LANES)
+    }
+}
+
+impl Keys for InScratch {
+    #[inline(always)]
+    unsafe fn load<S: Simd>(self, s: S, nth: usize, d: usize) -> S::F {
+        // SAFETY: the caller's promise; the scratch has room for a block.
+        unsafe { s.load(self.at(nth, d)) }
+    }
 }
 
 /// Turns a query's raw scores of a block into weights, and brings its partial result to their scale.

@@ -15,6 +15,8 @@ struct Case {
     q: Vec<f32>,
     k: Vec<f32>,
     v: Vec<f32>,
+    /// Whether keys lie in blocks, where their type can.
+    in_blocks: bool,
 }
 
 impl Case {
@@ -30,7 +32,7 @@ impl Case {
         let q = rng.floats(tokens * heads * head_dim);
         let k = rng.floats(slots * kv_heads * head_dim);
         let v = rng.floats(slots * kv_heads * head_dim);
-        Self { heads, kv_heads, head_dim, positions, window, softcap, q, k, v }
+        Self { heads, kv_heads, head_dim, positions, window, softcap, q, k, v, in_blocks: rng.below(2) == 0 }
     }
 
     fn scale(&self) -> f32 {
@@ -38,10 +40,16 @@ impl Case {
     }
 
     /// The kernel's arguments and a buffer of scratch for them.
-    fn attention(&self, k: *const u8, v: *const u8, out: &mut [f32]) -> (Attention, AlignedBuf) {
+    fn attention(
+        &self,
+        (k, key_blocks): (*const u8, usize),
+        v: *const u8,
+        out: &mut [f32],
+    ) -> (Attention, AlignedBuf) {
         let a = Attention {
             q: self.q.as_ptr(),
             k,
+            key_blocks,
             v,
             out: out.as_mut_ptr(),
             positions: self.positions.as_ptr(),
@@ -73,11 +81,26 @@ impl Case {
         Self { k: round(&self.k), v: round(&self.v), ..self.clone() }
     }
 
+    /// The keys, and how many blocks of them are transposed; the rest of the last one are rows.
+    fn keys(&self, dtype: DType) -> (AlignedBuf, usize) {
+        let cols = self.kv_heads * self.head_dim;
+        let blocks = if self.in_blocks && dtype != DType::Q8_0 { self.k.len() / cols / KEY_BLOCK } else { 0 };
+        let mut k = self.k.clone();
+        for (to, from) in
+            k.chunks_exact_mut(cols * KEY_BLOCK).zip(self.k.chunks_exact(cols * KEY_BLOCK)).take(blocks)
+        {
+            for (i, to) in to.iter_mut().enumerate() {
+                *to = from[i % KEY_BLOCK * cols + i / KEY_BLOCK];
+            }
+        }
+        (stored(dtype, &k), blocks)
+    }
+
     /// All tokens, `step` at a time.
     fn whole(&self, table: &Kernels, dtype: DType, step: usize) -> Vec<f32> {
         let mut out = vec![f32::NAN; self.q.len()];
-        let (k, v) = (stored(dtype, &self.k), stored(dtype, &self.v));
-        let (a, mut scratch) = self.attention(k.as_ptr(), v.as_ptr(), &mut out);
+        let ((k, key_blocks), v) = (self.keys(dtype), stored(dtype, &self.v));
+        let (a, mut scratch) = self.attention((k.as_ptr(), key_blocks), v.as_ptr(), &mut out);
         for kv_head in 0..self.kv_heads {
             for from in (0..self.positions.len()).step_by(step) {
                 let tokens = from..(from + step).min(self.positions.len());
@@ -91,8 +114,8 @@ impl Case {
     /// Each token alone, its chunks one by one.
     fn chunked(&self, table: &Kernels, dtype: DType) -> Vec<f32> {
         let mut out = vec![f32::NAN; self.q.len()];
-        let (k, v) = (stored(dtype, &self.k), stored(dtype, &self.v));
-        let (a, mut scratch) = self.attention(k.as_ptr(), v.as_ptr(), &mut out);
+        let ((k, key_blocks), v) = (self.keys(dtype), stored(dtype, &self.v));
+        let (a, mut scratch) = self.attention((k.as_ptr(), key_blocks), v.as_ptr(), &mut out);
         let scratch = scratch.as_mut_ptr().cast();
         for kv_head in 0..self.kv_heads {
             for (token, &position) in self.positions.iter().enumerate() {
@@ -183,9 +206,11 @@ proptest! {
         for dtype in case.types() {
             let expected = case.rounded(dtype).whole(scalar(), DType::F32, tokens);
             for table in Kernels::available() {
-                let (step, what) = (1 + rng.below(tokens), format!("{} {dtype}", table.name()));
-                assert_same_bits(&case.whole(table, dtype, step), &expected, &what);
-                assert_same_bits(&case.chunked(table, dtype), &expected, &what);
+                for in_blocks in [false, true] {
+                    let (case, what) = (Case { in_blocks, ..case.clone() }, format!("{} {dtype}", table.name()));
+                    assert_same_bits(&case.whole(table, dtype, 1 + rng.below(tokens)), &expected, &what);
+                    assert_same_bits(&case.chunked(table, dtype), &expected, &what);
+                }
             }
         }
     }
