@@ -1,7 +1,7 @@
 //! Everything that must pass before a change is good.
 
 use crate::shell::{command, run, run_command, succeeds};
-use crate::{conformance, root, setup, tidy};
+use crate::{conformance, instructions, root, setup, tidy};
 use anyhow::Result;
 
 /// Runs all checks, the quick ones first, and ends with the test runner's summary.
@@ -16,6 +16,7 @@ pub(crate) fn run_all() -> Result<()> {
     let mut doc = command("cargo", &["doc", "--workspace", "--lib", "--no-deps", "--quiet"]);
     run_command(doc.env("RUSTDOCFLAGS", "-D warnings"))?;
     conformance::run()?;
+    instructions::run(false)?;
     run("cargo", &["test", "--workspace", "--doc", "--quiet"])?;
     let mut tests = match succeeds("cargo", &["nextest", "--version"]) {
         true => command("cargo", &["nextest", "run", "--workspace", "--status-level=fail"]),

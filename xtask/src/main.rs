@@ -1,9 +1,11 @@
-//! Project tasks: `cargo xtask setup | ci | tidy | fetch-models | bench-models | conformance | matrix | ledger`.
+//! Project tasks: `cargo xtask setup | ci | tidy | fetch-models | bench-models | conformance | matrix | ledger |
+//! instructions`.
 // A task's output is what it is for.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 mod ci;
 mod conformance;
+mod instructions;
 mod ledger;
 mod matrix;
 mod models;
@@ -23,10 +25,12 @@ const USAGE: &str = "usage: cargo xtask TASK
   bench-models  write the models that speed is measured on: SmolLM2 re-encoded, a llama of a billion random weights
   conformance   compare the release binary with the golden data beside the checkout, if there is any
   matrix        compare memory planned and measured over every kind of request, in half an hour
-  ledger        measure what the ledger costs a decode step";
+  ledger        measure what the ledger costs a decode step
+  instructions  compare the instructions of the hot kernels with benches/instructions.json; --update replaces that";
 
 fn main() -> ExitCode {
-    match run(std::env::args().nth(1).as_deref()) {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    match run(&args.iter().map(String::as_str).collect::<Vec<_>>()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");
@@ -35,16 +39,18 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(task: Option<&str>) -> Result<()> {
-    match task {
-        Some("setup") => setup::install(),
-        Some("ci") => ci::run_all(),
-        Some("tidy") => tidy::run(root()),
-        Some("fetch-models") => models::fetch(),
-        Some("bench-models") => models::bench(),
-        Some("conformance") => conformance::run(),
-        Some("ledger") => ledger::measure(),
-        Some("matrix") => matrix::run(),
+fn run(args: &[&str]) -> Result<()> {
+    match args {
+        ["setup"] => setup::install(),
+        ["ci"] => ci::run_all(),
+        ["tidy"] => tidy::run(root()),
+        ["fetch-models"] => models::fetch(),
+        ["bench-models"] => models::bench(),
+        ["conformance"] => conformance::run(),
+        ["ledger"] => ledger::measure(),
+        ["matrix"] => matrix::run(),
+        ["instructions"] => instructions::run(false),
+        ["instructions", "--update"] => instructions::run(true),
         _ => bail!("expected a task\n{USAGE}"),
     }
 }

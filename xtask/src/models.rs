@@ -61,6 +61,7 @@ pub(crate) fn binary() -> PathBuf {
     target().join("release").join(format!("minfer{}", std::env::consts::EXE_SUFFIX))
 }
 
-fn target() -> PathBuf {
+/// The folder of build products.
+pub(crate) fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| crate::root().join("target"), PathBuf::from)
 }

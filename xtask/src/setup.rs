@@ -18,6 +18,8 @@ const TOOLS: &[Tool] = &[
 
 /// Without it the tests of the graphics backend say that they are skipped, unless the machine has a graphics processor.
 const SOFTWARE_VULKAN: &str = "mesa-vulkan-drivers";
+/// Without it no instructions are counted; they are recorded for x86-64 alone.
+const VALGRIND: &str = "valgrind";
 
 /// Installs what is missing.
 pub(crate) fn install() -> Result<()> {
@@ -40,6 +42,10 @@ pub(crate) fn install() -> Result<()> {
             "{SOFTWARE_VULKAN} can't be had: the graphics backend is tested only where the machine has a device"
         );
     }
+    let counts = cfg!(target_arch = "x86_64") && can_install() && !has_valgrind();
+    if counts && apt_get(&[VALGRIND]).is_err() {
+        eprintln!("{VALGRIND} can't be had: the instructions of the kernels aren't counted");
+    }
     Ok(())
 }
 
@@ -51,6 +57,11 @@ fn apt_get(packages: &[&str]) -> Result<()> {
 /// Whether kernels can be tested without a graphics processor.
 pub(crate) fn has_software_vulkan() -> bool {
     succeeds("sh", &["-c", "ls /usr/share/vulkan/icd.d/lvp_icd*.json"])
+}
+
+/// Whether instructions can be counted.
+pub(crate) fn has_valgrind() -> bool {
+    succeeds(VALGRIND, &["--version"])
 }
 
 /// Whether this is root on a machine with apt.

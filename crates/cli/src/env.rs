@@ -1,6 +1,6 @@
 //! Every environment variable that minfer reads, in one place.
 //!
-//! Besides the two below, each option of the engine and of the output has a twin, `MINFER_` and its name
+//! Besides the three below, each option of the engine and of the output has a twin, `MINFER_` and its name
 //! ([`option_twin`]): `--gpu-layers` is `MINFER_GPU_LAYERS`. A flag wins over its twin; an empty twin is no twin.
 
 use std::env;
@@ -11,6 +11,8 @@ use std::path::PathBuf;
 pub(crate) const CACHE: &str = "MINFER_CACHE";
 /// The address of the hub that `hf:` references and aliases are fetched from.
 pub(crate) const HUB: &str = "MINFER_HUB";
+/// The kernels that the CPU runs, by name.
+pub(crate) const CPU_LEVEL: &str = "MINFER_CPU_LEVEL";
 
 /// The name of the variable that stands in for `--long`.
 pub(crate) fn option_twin(long: &str) -> String {
@@ -25,6 +27,11 @@ pub(crate) fn is_set(name: &str) -> bool {
 /// The hub's address, if another than the usual one is asked for.
 pub(crate) fn hub() -> Option<String> {
     value(HUB).map(|hub| hub.to_string_lossy().trim_end_matches('/').to_owned())
+}
+
+/// The name of the kernels that the CPU is to run, if others than the best are asked for.
+pub(crate) fn cpu_level() -> Option<String> {
+    value(CPU_LEVEL).map(|name| name.to_string_lossy().into_owned())
 }
 
 /// `$MINFER_CACHE`, else minfer's folder in the platform's cache folder; `None` where there is neither.

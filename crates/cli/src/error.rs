@@ -9,7 +9,7 @@ use thiserror::Error;
 
 /// Exit code after a failure while running.
 pub(crate) const FAILED: u8 = 1;
-/// Exit code after a command line that doesn't parse.
+/// Exit code after a command line, or a variable, that doesn't parse.
 pub(crate) const USAGE: u8 = 2;
 /// Exit code of a refusal by the memory policy.
 pub(crate) const REFUSED: u8 = 3;
@@ -74,6 +74,14 @@ pub(crate) enum CliError {
         /// The device by its spelling.
         wanted: String,
     },
+    /// Kernels that aren't there, or that this processor can't run.
+    #[error("{}: expected {available}, found {wanted:?}", crate::env::CPU_LEVEL)]
+    NoCpuLevel {
+        /// The name that was given.
+        wanted: String,
+        /// The names of those that it can run.
+        available: String,
+    },
     /// A system prompt without a template to put it into.
     #[error("--system: {path} has no chat template to put it into")]
     NoTemplate {
@@ -132,7 +140,7 @@ impl CliError {
                 ErrorKind::Refused => REFUSED,
                 ErrorKind::Model => MODEL,
             },
-            Self::Fetch(FetchError::Reference { .. }) => USAGE,
+            Self::Fetch(FetchError::Reference { .. }) | Self::NoCpuLevel { .. } => USAGE,
             Self::Fetch(FetchError::UnknownAlias { .. }) | Self::Gguf(_) | Self::PromptForModel { .. } => {
                 MODEL
             }

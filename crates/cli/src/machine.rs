@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use minfer_backend_cpu::{CpuBackend, CpuSpec};
+use minfer_backend_cpu::{CpuBackend, CpuSpec, Kernels};
 use minfer_backend_wgpu::{Adapter, OpenOptions, choose};
 use minfer_engine::{Host, HostDevice, Machine, host_memory};
 use minfer_graph::{Backend, BackendError, DeviceMemory};
@@ -31,9 +31,9 @@ impl LocalMachine {
     /// Finds the device of `--device`.
     ///
     /// # Errors
-    /// If a device is named that isn't there.
+    /// If a device is named that isn't there; as [`cpu`].
     pub(crate) fn find(args: &EngineArgs) -> Result<Self, CliError> {
-        let cpu = CpuSpec::detect(args.n_threads());
+        let cpu = cpu(args.n_threads())?;
         let without = |no_device| Self {
             cpu,
             device: None,
@@ -104,6 +104,27 @@ impl Machine for LocalMachine {
 
     fn open_cpu(&self, repack: bool) -> Result<Box<dyn Backend>, BackendError> {
         Ok(Box::new(CpuBackend::new(self.cpu.with_repack(repack))?))
+    }
+}
+
+/// The processor with its best kernels, or those that the environment names.
+///
+/// # Errors
+/// If the environment names kernels that aren't there.
+pub(crate) fn cpu(threads: usize) -> Result<CpuSpec, CliError> {
+    let Some(wanted) = env::cpu_level() else { return Ok(CpuSpec::detect(threads)) };
+    match Kernels::by_name(&wanted) {
+        Some(kernels) => Ok(CpuSpec::new(threads, kernels)),
+        None => Err(CliError::NoCpuLevel { wanted, available: levels(Kernels::available()) }),
+    }
+}
+
+/// The names of kernels: `a, b or c`.
+fn levels(available: &[&Kernels]) -> String {
+    let names: Vec<&str> = available.iter().map(|kernels| kernels.name()).collect();
+    match names.as_slice() {
+        [rest @ .., last] if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
+        _ => names.concat(),
     }
 }
 

@@ -10,7 +10,7 @@ use minfer_fetch::{Fetcher, Reference};
 
 use crate::args::{Device, EngineArgs, ModelArgs};
 use crate::error::CliError;
-use crate::machine::LocalMachine;
+use crate::machine::{self, LocalMachine};
 use crate::progress::Bar;
 use crate::{env, output, render};
 
@@ -28,9 +28,10 @@ pub(crate) struct Session {
 /// The path of the model, fetched if need be. What is wrong with the options shows before anything is fetched.
 ///
 /// # Errors
-/// If a setting of the memory policy can't be read, the device isn't there, or the model can't be had.
+/// If a setting of the memory policy can't be read, the device or the kernels aren't there, or the model can't be had.
 pub(crate) fn resolve(args: &ModelArgs) -> Result<PathBuf, CliError> {
     args.engine.options().check()?;
+    machine::cpu(args.engine.n_threads())?;
     // A search takes time; without a device by name it can't fail.
     if !matches!(args.engine.device, Device::Auto | Device::Cpu) {
         LocalMachine::find(&args.engine)?;
@@ -85,7 +86,7 @@ fn open_with(
 /// Where the bytes of `file` would go.
 ///
 /// # Errors
-/// If a setting of the memory policy can't be read.
+/// If a setting of the memory policy can't be read, or the device or the kernels aren't there.
 pub(crate) fn plan(file: &ModelFile, args: &EngineArgs, options: &Options) -> Result<Plan, CliError> {
     Ok(minfer_engine::plan(file, options, &LocalMachine::find(args)?.host())?)
 }

@@ -1,6 +1,5 @@
 //! `minfer devices`: backends, devices, and what they say of their memory.
 
-use minfer_backend_cpu::CpuSpec;
 use minfer_backend_wgpu::{Adapter, adapters};
 use minfer_engine::{MemoryAnswer, host_memory};
 use minfer_graph::DeviceSpec;
@@ -8,6 +7,7 @@ use serde::Serialize;
 
 use crate::args::{DevicesArgs, default_threads};
 use crate::error::CliError;
+use crate::machine;
 use crate::output::{self, Versioned};
 use crate::{escape, render};
 
@@ -29,7 +29,8 @@ struct Device {
 
 /// Lists the devices, the host last.
 pub(super) fn devices(args: &DevicesArgs) -> Result<(), CliError> {
-    let devices = Devices { devices: adapters().iter().map(device).chain([host()]).collect() };
+    let host = host()?;
+    let devices = Devices { devices: adapters().iter().map(device).chain([host]).collect() };
     if args.output.json {
         return output::print_json(&Versioned::new(devices));
     }
@@ -48,15 +49,15 @@ fn device(adapter: &Adapter) -> Device {
     }
 }
 
-fn host() -> Device {
-    let cpu = CpuSpec::detect(default_threads());
-    Device {
+fn host() -> Result<Device, CliError> {
+    let cpu = machine::cpu(default_threads())?;
+    Ok(Device {
         backend: cpu.name().to_owned(),
         name: cpu.device_name(),
         software: false,
         unified: true,
         memory: MemoryAnswer::from(&host_memory()),
-    }
+    })
 }
 
 fn line(device: &Device) -> String {

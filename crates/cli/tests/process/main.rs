@@ -5,6 +5,7 @@
 mod device;
 mod errors;
 mod json;
+mod level;
 #[cfg(target_os = "linux")]
 mod memory;
 mod run;

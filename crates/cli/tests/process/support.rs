@@ -8,6 +8,7 @@ use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 
 use minfer_gguf::{Index, Mapping, OwnedValue, ValueType, Writer};
+use minfer_tensor::{DType, Shape, decode_row, encode_row};
 use serde_json::Value;
 
 /// What a run of the binary came to.
@@ -98,8 +99,48 @@ pub(crate) fn chat_model() -> &'static str {
     PATH.get_or_init(|| write_model("chat", &[("tokenizer.chat_template", TEMPLATE.into())]))
 }
 
+/// The same with its matrices in all the formats that there are, one after the other.
+pub(crate) fn mixed_model() -> &'static str {
+    const FORMATS: [DType; 10] = [
+        DType::Q4_0,
+        DType::Q4_1,
+        DType::Q5_0,
+        DType::Q5_1,
+        DType::Q8_0,
+        DType::Q4K,
+        DType::Q5K,
+        DType::Q6K,
+        DType::F16,
+        DType::BF16,
+    ];
+    let encode = |nth: usize, shape: Shape, data: &[u8]| {
+        let cols = shape.dims()[0];
+        let format = FORMATS[nth % FORMATS.len()];
+        let format = if cols.is_multiple_of(format.block_len()) { format } else { DType::Q8_0 };
+        if shape.dims().len() < 2 {
+            return (DType::F32, data.to_vec());
+        }
+        let mut values = vec![0.0; shape.n_elements()];
+        decode_row(DType::F32, data, &mut values).unwrap();
+        let mut encoded = vec![0; format.row_bytes(values.len()).unwrap().to_usize().unwrap()];
+        encode_row(format, &values, &mut encoded).unwrap();
+        (format, encoded)
+    };
+    static PATH: OnceLock<String> = OnceLock::new();
+    PATH.get_or_init(|| write_encoded("mixed", &[], encode))
+}
+
 /// Writes the tiny model with a vocabulary and more metadata; returns its path.
 pub(crate) fn write_model(name: &str, metadata: &[(&str, OwnedValue)]) -> String {
+    write_encoded(name, metadata, |_, _, data| (DType::F32, data.to_vec()))
+}
+
+/// The same with each tensor, by its number, encoded anew from f32.
+fn write_encoded(
+    name: &str,
+    metadata: &[(&str, OwnedValue)],
+    encode: impl Fn(usize, Shape, &[u8]) -> (DType, Vec<u8>),
+) -> String {
     let index = Index::open(mute_model()).unwrap();
     let map = Mapping::open(&index.parts()[0]).unwrap();
     let mut pairs: BTreeMap<String, OwnedValue> =
@@ -107,9 +148,10 @@ pub(crate) fn write_model(name: &str, metadata: &[(&str, OwnedValue)]) -> String
     let ours = vocabulary().into_iter().chain(metadata.iter().cloned());
     pairs.extend(ours.map(|(key, value)| (key.to_owned(), value)));
     let mut writer = pairs.into_iter().fold(Writer::new(), |writer, (key, value)| writer.kv(key, value));
-    for tensor in index.tensors() {
-        let data = map.bytes(tensor.range()).unwrap();
-        writer = writer.tensor(tensor.name.as_str(), tensor.dtype, tensor.shape, data);
+    for (nth, tensor) in index.tensors().iter().enumerate() {
+        assert_eq!(tensor.dtype, DType::F32);
+        let (dtype, data) = encode(nth, tensor.shape, map.bytes(tensor.range()).unwrap());
+        writer = writer.tensor(tensor.name.as_str(), dtype, tensor.shape, data);
     }
     let (draft, path) =
         (scratch(&format!("{name}.{}", std::process::id())), scratch(&format!("{name}.gguf")));
