@@ -24,9 +24,9 @@ mod resolver;
 mod score;
 mod source;
 
-pub use minfer_graph::CancelFlag;
+pub use minfer_graph::{CancelFlag, Demand};
 
-pub use bench::{BenchOptions, BenchRun, Measured};
+pub use bench::{BenchDemand, BenchOptions, BenchRun, Limits, Measured};
 pub use conversation::{Conversation, Turn};
 pub use engine::{Engine, LoadProgress};
 pub use error::{Error, ErrorKind};
