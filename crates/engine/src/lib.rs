@@ -36,7 +36,8 @@ pub use machine::{Host, HostDevice, Machine};
 pub use model_file::{ModelFile, missing_note};
 pub use options::{CpuMem, Options, Reserve, Setting, parse_mib, parse_request};
 pub use plan::{
-    Alternative, BackendMemory, BlockMemory, MemoryAnswer, ModelInfo, Offload, Plan, Refusal, Request,
+    Alternative, BackendMemory, BlockMemory, MemoryAnswer, ModelInfo, Offload, Plan, Refusal, RepackChoice,
+    Request,
 };
 pub use planned::Planned;
 pub use planner::plan;

@@ -34,6 +34,7 @@ fn a_plan_has_its_shape_and_adds_up() {
             "offload",
             "backends",
             "blocks",
+            "repack_choices",
             "kv_bytes_per_token",
             "alternatives",
             "fits",
@@ -48,6 +49,31 @@ fn a_plan_has_its_shape_and_adds_up() {
     assert_eq!(bytes("kv_bytes"), 64 * plan["kv_bytes_per_token"].as_u64().unwrap());
     assert!(cpu["live_bytes"].is_null() && cpu["peak_live_bytes"].is_null());
     assert_eq!((plan["request"]["ctx"].as_u64(), plan["fits"].as_bool()), (Some(64), Some(true)));
+}
+
+#[test]
+fn a_plan_shows_both_repack_choices_whichever_is_asked_for() {
+    let plan = |more: &[&str]| run(&[&["plan", model(), "--ctx", "64", "--json"], more].concat());
+    let (repacked, mapped) = (plan(&[]).json(), plan(&["--no-repack"]).json());
+    let choices = repacked["repack_choices"].as_array().unwrap();
+    assert_eq!(repacked["repack_choices"], mapped["repack_choices"]);
+    for (choice, plan) in choices.iter().zip([&repacked, &mapped]) {
+        assert_eq!(keys(choice), ["repack", "mapped_bytes", "anonymous_bytes", "fits"]);
+        for key in ["mapped_bytes", "anonymous_bytes"] {
+            assert_eq!(choice[key], plan["backends"][0][key], "{key}");
+        }
+        assert_eq!((&choice["repack"], &choice["fits"]), (&plan["request"]["repack"], &Value::Bool(true)));
+    }
+    let paged = plan(&["--allow-paging"]).json();
+    assert_eq!(paged["repack_choices"], repacked["repack_choices"]);
+    let text = run(&["plan", model(), "--ctx", "64"]).out;
+    let line =
+        |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("{text}"));
+    assert!(line("repack ").ends_with("this plan") && line("--no-repack ").contains("mapped"), "{text}");
+    // The same budget refuses both, or admits both by the same code.
+    let refused = run(&["plan", model(), "--ctx", "64", "--cpu-mem", "1", "--json"]).out;
+    let refused: Value = serde_json::from_str(&refused).unwrap();
+    assert!(refused["repack_choices"].as_array().unwrap().iter().all(|choice| choice["fits"] == false));
 }
 
 #[test]
