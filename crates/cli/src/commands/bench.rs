@@ -169,7 +169,7 @@ impl DeviceWork {
     fn line(&self) -> String {
         let share = self.bandwidth_share.map(|share| format!(", {:.1} % of its bandwidth", 100.0 * share));
         format!(
-            "a token on the device: {:.1} dispatches, {:.2} submissions, {:.2} MiB of weights{}",
+            "{:.1} dispatches a token, {:.2} submissions, {:.2} MiB of weights{}",
             self.dispatches_per_token,
             self.submissions_per_token,
             self.weight_bytes_per_token / f64::from(1 << 20),
