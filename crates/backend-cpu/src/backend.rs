@@ -6,16 +6,17 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use minfer_graph::{
-    Backend, BackendError, BatchCounts, BufId, BufKind, BufRef, CancelFlag, DeviceMemory, DeviceSpec,
-    Segment, SegmentId, WeightBytes, WeightDecl, WeightId,
+    Backend, BackendError, BatchCounts, Binding, BufId, BufKind, BufRef, CancelFlag, DeviceMemory,
+    DeviceSpec, Segment, SegmentId, WeightBytes, WeightDecl, WeightId,
 };
 use minfer_tensor::Bytes;
 
 use crate::buffer::{AlignedBuf, ByteCounter};
 use crate::exec::{self, Halt, Places, Program};
+use crate::limits;
 use crate::pool::{PoolError, ThreadPool};
 use crate::spec::{CpuSpec, NAME};
-use crate::weights::Weights;
+use crate::weights::{Weight, Weights};
 
 /// Buffers, weights and prepared programs, and the threads that run them.
 pub struct CpuBackend {
@@ -151,6 +152,17 @@ impl Backend for CpuBackend {
         self.weights.insert(id, decl, data, &self.cpu, &mut self.pool)
     }
 
+    fn measure_read(&mut self, places: &[Binding]) -> Result<Option<f64>, BackendError> {
+        let Self { buffers, weights, .. } = self;
+        let parts =
+            places.iter().map(|place| part(buffers, weights, place)).collect::<Result<Vec<_>, _>>()?;
+        Ok(limits::read_rate(&mut self.pool, self.cpu.kernels(), &parts))
+    }
+
+    fn measure_products(&mut self) -> Result<Option<f64>, BackendError> {
+        Ok(Some(limits::product_rate(&mut self.pool, self.cpu.kernels())))
+    }
+
     fn prepare(&mut self, segment: Segment<'_>) -> Result<SegmentId, BackendError> {
         let places = Places::new(segment, &mut self.buffers, &self.weights);
         let program = exec::prepare(&self.cpu, places)?;
@@ -183,6 +195,26 @@ impl Backend for CpuBackend {
         catch_unwind(job)
             .map_err(|panic| device_error(format!("a kernel panicked: {}", text_of(&*panic))))?;
         if halt.was_cancelled() { Err(BackendError::Cancelled) } else { Ok(()) }
+    }
+}
+
+/// The bytes of a place.
+fn part<'a>(
+    buffers: &'a [Option<AlignedBuf>],
+    weights: &'a Weights,
+    place: &Binding,
+) -> Result<&'a [u8], BackendError> {
+    match *place {
+        Binding::Weight(id) => {
+            let weight = weights.get(id).map(Weight::as_slice);
+            weight.ok_or_else(|| device_error(format!("{id} is not registered")))
+        }
+        Binding::Buffer(window) => {
+            let bytes = buffers.get(window.id.index()).and_then(Option::as_ref).map(AlignedBuf::as_slice);
+            let bytes = bytes.unwrap_or_default();
+            let (offset, len) = exec::bounds(window, bytes.len())?;
+            Ok(&bytes[offset..offset + len])
+        }
     }
 }
 

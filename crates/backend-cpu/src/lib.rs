@@ -4,6 +4,7 @@ mod backend;
 mod buffer;
 mod exec;
 pub mod kernels;
+mod limits;
 mod pool;
 mod spec;
 mod weights;

@@ -74,7 +74,7 @@ fn step_time(file: ModelFile, spec: CpuSpec) -> Result<Duration, Box<dyn Error>>
     let options = Options { ctx: Some(N_CTX), ..Options::default() };
     let planned = Planned::new(file, &options, &host)?;
     let mut engine = Engine::load(planned, &Cpu(spec), &mut |_| {})?;
-    let bench = BenchOptions { prompt: 0, generate: N_TOKENS as usize, depth: 1 };
+    let bench = BenchOptions { prompt: 0, generate: N_TOKENS as usize, depth: 1, limits: false };
     let mut best = None;
     for _ in 0..RUNS {
         let run = engine.bench(bench, &CancelFlag::new())?.generate;

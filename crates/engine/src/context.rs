@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use minfer_gguf::Mapping;
 use minfer_graph::cache::MAX_OUTPUT_ROWS;
-use minfer_graph::{BackendError, BatchCounts, CParams, GraphParams, Rung, Runner, StateDecl, rung_for};
+use minfer_graph::{
+    BackendError, BatchCounts, CParams, ComputeGraph, GraphParams, Reads, Rung, Runner, StateDecl, rung_for,
+};
 use minfer_models::{Model, OUT_IDS, POSITIONS, TOKENS};
 use minfer_tensor::Bytes;
 use minfer_text::{Sampler, TokenId};
@@ -120,6 +122,28 @@ impl Context {
 
     pub(crate) fn runner(&self) -> &Runner {
         &self.runner
+    }
+
+    /// The graph that a batch of `counts`, which fit, is run on.
+    pub(crate) fn graph(&self, counts: BatchCounts) -> Result<ComputeGraph, Error> {
+        let rung = rung_for(self.batch, counts.tokens, counts.outputs).expect("the batch fits");
+        Ok(self.model.build(rung.tokens, rung.outputs, &self.states)?)
+    }
+
+    /// Bytes a second of a plain read of `reads` by the CPU; `None` without them, and if not all of the model is there.
+    pub(crate) fn measure_read(&mut self, reads: Option<&Reads>) -> Result<Option<f64>, Error> {
+        let Some(reads) = reads.filter(|_| self.cparams.gpu_layers == 0) else { return Ok(None) };
+        let cpu = self.runner.allocator().cpu();
+        Ok(self.runner.measure_read(cpu, reads)?)
+    }
+
+    /// Products a second of the CPU; otherwise as [`measure_read`](Self::measure_read).
+    pub(crate) fn measure_products(&mut self, reads: Option<&Reads>) -> Result<Option<f64>, Error> {
+        if reads.is_none() || self.cparams.gpu_layers > 0 {
+            return Ok(None);
+        }
+        let cpu = self.runner.allocator().cpu();
+        Ok(self.runner.measure_products(cpu)?)
     }
 
     /// Bytes of the heap that this side of the engine holds.

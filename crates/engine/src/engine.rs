@@ -7,7 +7,7 @@ use minfer_graph::{BackendError, CacheStats, Runner, WeightId};
 use minfer_tensor::Bytes;
 use minfer_text::{Message, RenderOptions, Specials, TokenId};
 
-use crate::bench::{BenchOptions, BenchRun, bench};
+use crate::bench::{BenchDemand, BenchOptions, BenchRun, bench, demand};
 use crate::context::Context;
 use crate::generate::{Event, GenerateOptions, Generation, generate};
 use crate::machine::Machine;
@@ -195,6 +195,14 @@ impl Engine {
     /// If the tokens don't fit the context, and as [`generate`](Self::generate).
     pub fn bench(&mut self, options: BenchOptions, cancel: &CancelFlag) -> Result<BenchRun, Error> {
         bench(&mut self.context, options, cancel)
+    }
+
+    /// What such a repetition reads and multiplies, counted from its graphs; nothing is run.
+    ///
+    /// # Errors
+    /// If the tokens don't fit the context.
+    pub fn bench_demand(&self, options: BenchOptions) -> Result<BenchDemand, Error> {
+        demand(&self.context, options)
     }
 }
 

@@ -24,9 +24,9 @@ mod resolver;
 mod score;
 mod source;
 
-pub use minfer_graph::CancelFlag;
+pub use minfer_graph::{CancelFlag, Demand};
 
-pub use bench::{BenchOptions, BenchRun, Measured};
+pub use bench::{BenchDemand, BenchOptions, BenchRun, Limits, Measured};
 pub use conversation::{Conversation, Turn};
 pub use engine::{Engine, LoadProgress};
 pub use error::{Error, ErrorKind};
@@ -36,7 +36,8 @@ pub use machine::{Host, HostDevice, Machine};
 pub use model_file::{ModelFile, missing_note};
 pub use options::{CpuMem, Options, Reserve, Setting, parse_mib, parse_request};
 pub use plan::{
-    Alternative, BackendMemory, BlockMemory, MemoryAnswer, ModelInfo, Offload, Plan, Refusal, Request,
+    Alternative, BackendMemory, BlockMemory, MemoryAnswer, ModelInfo, Offload, Plan, Refusal, RepackChoice,
+    Request,
 };
 pub use planned::Planned;
 pub use planner::plan;

@@ -19,6 +19,9 @@ pub struct Plan {
     pub backends: Vec<BackendMemory>,
     /// One entry a block.
     pub blocks: Vec<BlockMemory>,
+    /// The same request with weights repacked for the CPU and without, in this order; a choice whose bytes can't be
+    /// counted is missing.
+    pub repack_choices: Vec<RepackChoice>,
     /// Bytes of keys and values that one token of context costs.
     pub kv_bytes_per_token: u64,
     /// Nearby requests each of which alone would be admitted.
@@ -151,6 +154,19 @@ pub struct BlockMemory {
     pub weights_bytes: u64,
     /// Bytes of its keys and values.
     pub kv_bytes: u64,
+}
+
+/// What the CPU would hold, with weights repacked or left in the pages of the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct RepackChoice {
+    /// Whether weights are repacked at the load.
+    pub repack: bool,
+    /// Bytes on the CPU that are pages of a file.
+    pub mapped_bytes: u64,
+    /// Bytes on the CPU that are anonymous memory.
+    pub anonymous_bytes: u64,
+    /// Whether all backends would admit it.
+    pub fits: bool,
 }
 
 /// A request that would be admitted.

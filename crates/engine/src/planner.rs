@@ -5,7 +5,7 @@ use minfer_models::Model;
 use minfer_tensor::Bytes;
 
 use crate::alternatives::alternatives;
-use crate::plan::{BlockMemory, ModelInfo, Offload, Plan, Refusal, Request};
+use crate::plan::{BlockMemory, ModelInfo, Offload, Plan, Refusal, RepackChoice, Request};
 use crate::report::planned_memory;
 use crate::resolver::Resolver;
 use crate::{Error, Host, ModelFile, Options, missing_note, room};
@@ -63,6 +63,7 @@ pub(crate) fn resolve(file: &ModelFile, options: &Options, host: &Host) -> Resul
             .map(|(((planned, spec), answer), left)| planned_memory(planned, spec, answer, left))
             .collect(),
         blocks: blocks(model, &resolver, &offload, &memory),
+        repack_choices: Vec::new(),
         kv_bytes_per_token: states.iter().filter_map(StateDecl::nbytes).sum::<Bytes>().get()
             / n_ctx.max(1) as u64,
         alternatives: refusal
@@ -70,10 +71,29 @@ pub(crate) fn resolve(file: &ModelFile, options: &Options, host: &Host) -> Resul
             .map_or_else(Vec::new, |refused| alternatives(file, options, host, &refused.backend)),
         fits: refusal.is_none(),
         refusal,
-        notes: remarks.into_iter().flatten().chain(resolver.notes).collect(),
+        notes: remarks.into_iter().flatten().chain(resolver.notes.iter().cloned()).collect(),
     };
+    let repack_choices = repack_choices(resolver, options.repacks(), &memory);
+    let plan = Plan { repack_choices, ..plan };
     let params = CParams { gpu_layers: offload.gpu_layers, kv_dtype: options.kv_type, n_ctx };
     Ok(Resolution { plan, memory, params, caller: options.caller })
+}
+
+/// Both choices, planned and admitted alike; `chosen` is the plan of the one that was asked for.
+fn repack_choices(resolver: Resolver<'_>, repacks: bool, chosen: &MemoryPlan) -> Vec<RepackChoice> {
+    let choice = |repack, memory: &MemoryPlan| {
+        let cpu = memory.backends().last()?;
+        let mapped = cpu.weights.mapped;
+        let anonymous = cpu.charges().total().saturating_sub(mapped);
+        let fits = memory.admit().is_ok();
+        Some(RepackChoice { repack, mapped_bytes: mapped.get(), anonymous_bytes: anonymous.get(), fits })
+    };
+    let other = resolver.with_repack(!repacks);
+    let other = other.offload().and_then(|offload| other.memory(offload.plan)).ok();
+    let other = other.and_then(|memory| choice(!repacks, &memory));
+    let mut choices: Vec<RepackChoice> = choice(repacks, chosen).into_iter().chain(other).collect();
+    choices.sort_by_key(|choice| !choice.repack);
+    choices
 }
 
 /// Without a budget nothing is refused, but a plan that the system has no room for is worth a warning (rule B5).

@@ -104,6 +104,14 @@ impl<'a> Resolver<'a> {
         .map_err(too_large)
     }
 
+    /// The same request with weights of the CPU repacked or not.
+    pub(crate) fn with_repack(mut self, repack: bool) -> Self {
+        if let Some((cpu, _)) = self.backends.last_mut() {
+            *cpu = Arc::clone(self.host.cpu(repack));
+        }
+        self
+    }
+
     /// How many blocks go to the device (rules O2, O7, O8, B2).
     ///
     /// # Errors

@@ -54,7 +54,9 @@ fn b4_the_report_of_a_run_is_the_plan_to_the_byte() {
         let mut engine = load(&arch(name), &options, 2);
         assert_eq!(engine.plan().backends, planned.backends);
         score(&mut engine, &IDS, 1);
-        engine.bench(BenchOptions { prompt: 30, generate: 8, depth: 5 }, &CancelFlag::new()).unwrap();
+        engine
+            .bench(BenchOptions { prompt: 30, generate: 8, depth: 5, limits: false }, &CancelFlag::new())
+            .unwrap();
         let (planned, held) = (&planned.backends[0], &engine.memory_report().backends[0]);
         assert_eq!(categories(planned), categories(held), "{name} {kv_type} {batch}");
         assert!(
@@ -137,7 +139,9 @@ fn heads_that_are_no_whole_blocks_are_refused_before_loading() {
 fn a10_decoding_reuses_one_graph() {
     let mut engine = load(&arch("llama-dense"), &options(32), 1);
     let bench = |engine: &mut Engine| {
-        engine.bench(BenchOptions { prompt: 0, generate: 20, depth: 1 }, &CancelFlag::new()).unwrap();
+        engine
+            .bench(BenchOptions { prompt: 0, generate: 20, depth: 1, limits: false }, &CancelFlag::new())
+            .unwrap();
     };
     bench(&mut engine);
     let before = engine.graph_stats();
@@ -183,7 +187,7 @@ fn b3_the_largest_kv_type_that_fits_is_proposed() {
 #[test]
 fn tokens_beyond_the_context_or_the_vocabulary_are_refused() {
     let mut engine = load(&arch("llama-dense"), &options(32), 1);
-    let long = BenchOptions { prompt: 65, generate: 0, depth: 0 };
+    let long = BenchOptions { prompt: 65, generate: 0, depth: 0, limits: false };
     let error = engine.bench(long, &CancelFlag::new()).unwrap_err();
     assert!(matches!(error, Error::PromptTooLong { .. }), "{error}");
     let error = engine.score(&[5, 128], 1, &CancelFlag::new(), &mut |_| panic!("scored")).unwrap_err();

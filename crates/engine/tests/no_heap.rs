@@ -45,7 +45,7 @@ fn decode_allocates_nothing(options: &Options) {
     let cancel = CancelFlag::new();
     let mut decode = |n| {
         let before = ALLOCATIONS.load(Ordering::Relaxed);
-        engine.bench(BenchOptions { prompt: 0, generate: n, depth: 0 }, &cancel).unwrap();
+        engine.bench(BenchOptions { prompt: 0, generate: n, depth: 0, limits: false }, &cancel).unwrap();
         ALLOCATIONS.load(Ordering::Relaxed) - before
     };
     decode(1);

@@ -284,6 +284,20 @@ pub trait Backend: Send {
         Counters::default()
     }
 
+    /// Bytes a second of a plain read of `places`, weights whole, by all that the kernels run on: the bound on the speed of
+    /// what reads them, measured now. Takes some hundredths of a second and allocates nothing. `None` from a backend that
+    /// doesn't measure itself, and for nothing to read.
+    fn measure_read(&mut self, places: &[Binding]) -> Result<Option<f64>, BackendError> {
+        let _ = places;
+        Ok(None)
+    }
+
+    /// Multiplications a second, each with its addition, of a loop of products of bytes that does nothing else: the bound
+    /// on quantized matrix products, measured now. Otherwise as [`measure_read`](Self::measure_read).
+    fn measure_products(&mut self) -> Result<Option<f64>, BackendError> {
+        Ok(None)
+    }
+
     /// A number that moves whenever a buffer is created or freed (rule A9).
     fn pool_gen(&self) -> u64;
 

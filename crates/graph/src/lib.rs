@@ -6,6 +6,7 @@
 //! - [`alloc`]: where every value lies. [`GraphAllocator`] owns the backends; every byte goes through its [`ledger`].
 //! - [`plan`]: how many bytes that takes. [`MemoryPlan`] is the allocator's own walk over the graphs of all rungs, on
 //!   backends that only count; committed once, it is all that is ever allocated.
+//! - [`demand`]: what a run reads and multiplies, counted before it runs.
 //! - [`runner`]: runs planned graphs. [`cache`] keeps them, one for each shape of the ladder.
 
 pub mod alloc;
@@ -14,6 +15,7 @@ pub mod backend;
 pub mod cache;
 mod cancel;
 mod counters;
+pub mod demand;
 mod dry;
 mod error;
 pub mod ir;
@@ -36,6 +38,7 @@ pub use backend::{
 pub use cache::{CParams, CacheStats, GraphCache, GraphParams, MAX_CACHED_GRAPHS, Rung, rung_for, rungs};
 pub use cancel::CancelFlag;
 pub use counters::Counters;
+pub use demand::{Demand, Reads};
 pub use dry::idle;
 pub use error::{Error, Result};
 pub use ir::{

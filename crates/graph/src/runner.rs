@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 
 use crate::alloc::GraphAllocator;
-use crate::backend::{Backend, BackendId, BatchCounts, BufRef, Segment, SegmentId, WeightBytes};
+use crate::backend::{Backend, BackendId, BatchCounts, Binding, BufRef, Segment, SegmentId, WeightBytes};
 use crate::cache::{CacheStats, GraphCache, GraphParams, Rung};
 use crate::cancel::CancelFlag;
+use crate::demand::Reads;
 use crate::error::{Error, Result};
 use crate::ir::{ComputeGraph, GraphError, WeightId};
 use crate::mapping::Mapping;
@@ -146,6 +147,26 @@ impl Runner {
     /// What a backend holds.
     pub fn memory_report(&self, backend: BackendId) -> MemoryReport {
         self.alloc.memory_report(backend)
+    }
+
+    /// Bytes a second of a plain read of what `reads` names on a backend: see [`Backend::measure_read`].
+    pub fn measure_read(&mut self, backend: BackendId, reads: &Reads) -> Result<Option<f64>> {
+        let here = |id: &&WeightId| self.registered.contains(&(**id, backend));
+        let weights = reads.weights.iter().filter(here).map(|&id| Binding::Weight(id));
+        let states = reads.states.iter().filter_map(|(&id, rows)| {
+            let (place, decl) = (self.alloc.state(id)?, self.plan.scheduler().states().get(id.index())?);
+            let row = decl.dtype.row_bytes(decl.shape.cols)?;
+            let offset = place.offset.checked_add(row.checked_mul(rows.start as u64)?)?;
+            let place = BufRef { offset, len: row.checked_mul(rows.len() as u64)?, ..place };
+            (place.backend == backend).then_some(Binding::Buffer(place))
+        });
+        let places: Vec<Binding> = weights.chain(states).collect();
+        Ok(self.alloc.backend_mut(backend).measure_read(&places)?)
+    }
+
+    /// Multiplications a second of a backend: see [`Backend::measure_products`].
+    pub fn measure_products(&mut self, backend: BackendId) -> Result<Option<f64>> {
+        Ok(self.alloc.backend_mut(backend).measure_products()?)
     }
 
     /// What was planned.

@@ -12,6 +12,7 @@ mod avx2;
 mod avx512;
 mod dense;
 mod format;
+mod limits;
 mod math;
 mod matmul;
 mod pack;
@@ -28,6 +29,7 @@ pub use rope::{RopeAngles, rope_frequencies};
 
 use attention::{Attend, AttendChunks, MergeChunks};
 use dense::{Bf16, DenseMatMul, F16, F32, FloatMatMul, ToF16};
+use limits::{Products, ReadThrough};
 use matmul::QuantMatMul;
 use minfer_tensor::DType;
 use minfer_tensor::quant::{self, QK};
@@ -87,6 +89,8 @@ pub struct Kernels {
     rope: fn(Rope<'_>),
     to_f16: fn(ToF16<'_>),
     to_q8_0: fn(ToQ8_0<'_>),
+    read_through: fn(ReadThrough<'_>) -> u32,
+    products: fn(Products) -> u64,
 }
 
 /// The table of a capability token.
@@ -106,6 +110,8 @@ macro_rules! kernel_table {
             rope: |op| $token.run(op),
             to_f16: |op| $token.run(op),
             to_q8_0: |op| $token.run(op),
+            read_through: |op| $token.run(op),
+            products: |op| $token.run(op),
         }
     };
 }
@@ -321,6 +327,18 @@ impl Kernels {
     fn zip(&self, kind: ZipKind, a: &mut [f32], b: &[f32]) {
         assert_eq!(a.len(), b.len(), "operands of different length");
         (self.zip)(Zip { kind, a, b });
+    }
+
+    /// Reads all of `bytes` and nothing else; gives their little-endian words, and the bytes after the last 512, folded
+    /// with `or`.
+    pub fn read_through(&self, bytes: &[u8]) -> u32 {
+        (self.read_through)(ReadThrough(bytes))
+    }
+
+    /// Multiplies bytes and nothing else, in `rounds` (at most 2^24); gives the number of multiplications, each with its
+    /// addition.
+    pub fn products(&self, rounds: usize) -> u64 {
+        (self.products)(Products(rounds))
     }
 
     /// Rotates each head of a row by `angles`; pairs are `(i, i + n / 2)` if `halves`, else neighbours.

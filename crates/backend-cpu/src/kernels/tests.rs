@@ -6,6 +6,7 @@ use minfer_tensor::{decode_row, encode_row};
 use proptest::prelude::*;
 
 mod attention;
+mod limits;
 mod matmul;
 mod vector;
 

@@ -125,6 +125,9 @@ pub(crate) struct BenchArgs {
     /// Tokens that are in the context already
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) depth: u32,
+    /// Print the table in Markdown
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) markdown: bool,
 }
 
 /// `minfer perplexity`.

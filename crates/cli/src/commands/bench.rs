@@ -1,15 +1,19 @@
 //! `minfer bench`: the speed of prefill and decode.
 
-use minfer_engine::{BenchOptions, BenchRun, Measured, Plan};
+mod limits;
+mod table;
+
+use minfer_engine::{BenchOptions, BenchRun, Demand, Measured, Plan};
 use serde::Serialize;
 
 use crate::args::BenchArgs;
 use crate::error::CliError;
-use crate::escape;
 use crate::output::{self, Versioned};
 use crate::progress::Bar;
 use crate::session::{self, Session};
 use crate::signal::Interruptible;
+
+use limits::{CpuLimits, Work};
 
 #[derive(Serialize)]
 struct Report {
@@ -20,6 +24,9 @@ struct Report {
     /// Bytes a second that the device reads from its memory, measured before the load; absent without a device.
     #[serde(skip_serializing_if = "Option::is_none")]
     device_bytes_per_second: Option<f64>,
+    /// Why no result has limits of the CPU; absent where they have.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    no_cpu_limits: Option<String>,
     memory: Plan,
 }
 
@@ -28,6 +35,11 @@ struct TestResult {
     /// `pp512`, `tg128`, and with a filled context `pp512@d1024`.
     test: String,
     tokens_per_second: Speed,
+    /// What it read and multiplied.
+    work: Work,
+    /// What the CPU does at best, and the share of it; absent if part of the model is on a device.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cpu_limits: Option<CpuLimits>,
     /// What the device did for it; absent without a device.
     #[serde(skip_serializing_if = "Option::is_none")]
     device_work: Option<DeviceWork>,
@@ -62,28 +74,37 @@ pub(super) fn bench(args: &BenchArgs) -> Result<(), CliError> {
         options.ctx = Some(usual.max(args.depth as usize + args.prompt.max(args.generate) as usize));
     }
     let mut session = session::load_measuring(file, &args.model, &options)?;
-    let report = repeat(&mut session, args).map(|runs| report(&session, args, &runs));
+    let report = repeat(&mut session, args).and_then(|runs| report(&session, args, &runs));
     session.finish(&args.model)?;
     let report = report?;
     if args.model.output.json {
         return output::print_json(&Versioned::new(report));
     }
-    output::print(&lines(&report))
+    output::print(&if args.markdown { table::markdown(&report) } else { table::text(&report) })
 }
 
-fn repeat(session: &mut Session, args: &BenchArgs) -> Result<Vec<BenchRun>, CliError> {
-    let options = BenchOptions {
+fn options(args: &BenchArgs) -> BenchOptions {
+    BenchOptions {
         prompt: args.prompt as usize,
         generate: args.generate as usize,
         depth: args.depth as usize,
-    };
+        limits: true,
+    }
+}
+
+fn repeat(session: &mut Session, args: &BenchArgs) -> Result<Vec<BenchRun>, CliError> {
+    let options = options(args);
     let work = Interruptible::begin();
     let mut bar = Bar::new(args.model.output.quiet);
     let mut runs = Vec::new();
     // The first use of a weight reads it from the disk: that isn't measured.
     let batch = session.engine.plan().request.batch;
-    let warm_up =
-        BenchOptions { depth: 0, prompt: options.prompt.min(batch), generate: options.generate.min(1) };
+    let warm_up = BenchOptions {
+        depth: 0,
+        prompt: options.prompt.min(batch),
+        generate: options.generate.min(1),
+        limits: false,
+    };
     session.engine.bench(warm_up, work.flag())?;
     for n in 0..args.repetitions {
         bar.step("measuring", n.into(), args.repetitions.into());
@@ -95,29 +116,38 @@ fn repeat(session: &mut Session, args: &BenchArgs) -> Result<Vec<BenchRun>, CliE
     Ok(runs)
 }
 
-fn report(session: &Session, args: &BenchArgs, runs: &[BenchRun]) -> Report {
+fn report(session: &Session, args: &BenchArgs, runs: &[BenchRun]) -> Result<Report, CliError> {
     let plan = session.engine.plan();
+    let demand = session.engine.bench_demand(options(args))?;
     let depth = if args.depth > 0 { format!("@d{}", args.depth) } else { String::new() };
-    let result = |name: &str, tokens: u32, part: fn(&BenchRun) -> Option<Measured>| {
+    let result = |name: &str, tokens: u32, demand: Demand, part: fn(&BenchRun) -> Option<Measured>| {
         let parts: Vec<Measured> = runs.iter().filter_map(part).collect();
         let speed = |part: &Measured| f64::from(tokens) / part.time.as_secs_f64();
         let speeds: Vec<f64> = parts.iter().map(speed).collect();
         (!speeds.is_empty()).then(|| TestResult {
             test: format!("{name}{tokens}{depth}"),
             tokens_per_second: Speed::of(speeds),
+            work: Work::of(&parts, tokens, &demand),
+            cpu_limits: CpuLimits::of(&parts, &demand),
             device_work: DeviceWork::of(&parts, tokens, session.device_bytes_per_second),
         })
     };
-    let results =
-        [result("pp", args.prompt, |run| run.prompt), result("tg", args.generate, |run| run.generate)];
-    Report {
+    let results = [
+        result("pp", args.prompt, demand.prompt, |run| run.prompt),
+        result("tg", args.generate, demand.generate, |run| run.generate),
+    ];
+    let (on_device, n_layers) = (plan.offload.gpu_layers, plan.offload.n_layers);
+    let no_cpu_limits =
+        format!("{on_device} of {n_layers} blocks are on a device: no share of the CPU's limits");
+    Ok(Report {
         model: plan.model.path.display().to_string(),
         threads: plan.request.threads,
         device: plan.backends.first().map(|backend| backend.device.clone()).unwrap_or_default(),
         results: results.into_iter().flatten().collect(),
         device_bytes_per_second: session.device_bytes_per_second,
+        no_cpu_limits: (on_device > 0).then_some(no_cpu_limits),
         memory: session.engine.memory_report(),
-    }
+    })
 }
 
 impl DeviceWork {
@@ -139,7 +169,7 @@ impl DeviceWork {
     fn line(&self) -> String {
         let share = self.bandwidth_share.map(|share| format!(", {:.1} % of its bandwidth", 100.0 * share));
         format!(
-            "  a token on the device: {:.1} dispatches, {:.2} submissions, {:.2} MiB of weights{}\n",
+            "{:.1} dispatches a token, {:.2} submissions, {:.2} MiB of weights{}",
             self.dispatches_per_token,
             self.submissions_per_token,
             self.weight_bytes_per_token / f64::from(1 << 20),
@@ -157,18 +187,6 @@ impl Speed {
         let stddev = if runs.len() > 1 { (squares / (n - 1.0)).sqrt() } else { 0.0 };
         Self { mean, stddev, runs }
     }
-}
-
-fn lines(report: &Report) -> String {
-    let line = |result: &TestResult| {
-        let speed = &result.tokens_per_second;
-        let work = result.device_work.as_ref().map(DeviceWork::line).unwrap_or_default();
-        format!("{:<16}{:>10.2} +- {:.2} tokens/s\n{work}", result.test, speed.mean, speed.stddev)
-    };
-    let bandwidth = report.device_bytes_per_second;
-    let bandwidth = bandwidth.map(|best| format!(", reads {:.2} GB/s", best / 1e9)).unwrap_or_default();
-    let header = format!("{}{bandwidth}\n", escape::line(&report.device));
-    header + &report.results.iter().map(line).collect::<String>()
 }
 
 #[cfg(test)]

@@ -27,6 +27,7 @@ pub(crate) fn plan_table(plan: &Plan, style: Style) -> String {
         page.push_str(&row(&short_name(backend), cells(backend)));
     }
     page.push_str(&blocks::blocks(plan, style));
+    page.push_str(&repack_choices(plan));
     for note in plan.offload.note.iter().chain(&plan.notes) {
         page.push_str(&wrap("note     ", &escape::line(note)));
     }
@@ -98,6 +99,19 @@ pub(super) fn cells(backend: &BackendMemory) -> [String; 8] {
         backend.budget_bytes.map_or("-".into(), mib),
         backend.headroom_bytes.map_or("-".into(), mib),
     ]
+}
+
+/// Where the CPU's weights would be, repacked and not: a line for each choice.
+fn repack_choices(plan: &Plan) -> String {
+    let mut lines = String::new();
+    for choice in &plan.repack_choices {
+        let name = if choice.repack { "repack" } else { "--no-repack" };
+        let (mapped, anonymous) = (mib(choice.mapped_bytes), mib(choice.anonymous_bytes));
+        let chosen = if choice.repack == plan.request.repack { "  this plan" } else { "" };
+        let fits = if choice.fits { "" } else { "  does not fit" };
+        let _ = writeln!(lines, "{name:<12} mapped {mapped:>8}  anonymous {anonymous:>8}{chosen}{fits}");
+    }
+    lines
 }
 
 fn verdict(plan: &Plan, style: Style) -> String {

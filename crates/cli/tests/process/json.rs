@@ -34,6 +34,7 @@ fn a_plan_has_its_shape_and_adds_up() {
             "offload",
             "backends",
             "blocks",
+            "repack_choices",
             "kv_bytes_per_token",
             "alternatives",
             "fits",
@@ -48,6 +49,31 @@ fn a_plan_has_its_shape_and_adds_up() {
     assert_eq!(bytes("kv_bytes"), 64 * plan["kv_bytes_per_token"].as_u64().unwrap());
     assert!(cpu["live_bytes"].is_null() && cpu["peak_live_bytes"].is_null());
     assert_eq!((plan["request"]["ctx"].as_u64(), plan["fits"].as_bool()), (Some(64), Some(true)));
+}
+
+#[test]
+fn a_plan_shows_both_repack_choices_whichever_is_asked_for() {
+    let plan = |more: &[&str]| run(&[&["plan", model(), "--ctx", "64", "--json"], more].concat());
+    let (repacked, mapped) = (plan(&[]).json(), plan(&["--no-repack"]).json());
+    let choices = repacked["repack_choices"].as_array().unwrap();
+    assert_eq!(repacked["repack_choices"], mapped["repack_choices"]);
+    for (choice, plan) in choices.iter().zip([&repacked, &mapped]) {
+        assert_eq!(keys(choice), ["repack", "mapped_bytes", "anonymous_bytes", "fits"]);
+        for key in ["mapped_bytes", "anonymous_bytes"] {
+            assert_eq!(choice[key], plan["backends"][0][key], "{key}");
+        }
+        assert_eq!((&choice["repack"], &choice["fits"]), (&plan["request"]["repack"], &Value::Bool(true)));
+    }
+    let paged = plan(&["--allow-paging"]).json();
+    assert_eq!(paged["repack_choices"], repacked["repack_choices"]);
+    let text = run(&["plan", model(), "--ctx", "64"]).out;
+    let line =
+        |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("{text}"));
+    assert!(line("repack ").ends_with("this plan") && line("--no-repack ").contains("mapped"), "{text}");
+    // The same budget refuses both, or admits both by the same code.
+    let refused = run(&["plan", model(), "--ctx", "64", "--cpu-mem", "1", "--json"]).out;
+    let refused: Value = serde_json::from_str(&refused).unwrap();
+    assert!(refused["repack_choices"].as_array().unwrap().iter().all(|choice| choice["fits"] == false));
 }
 
 #[test]
@@ -93,6 +119,46 @@ fn bench_gives_speed_per_test() {
     let speed = &bench["results"][0]["tokens_per_second"];
     assert_eq!(keys(speed), ["mean", "stddev", "runs"]);
     assert_eq!(speed["runs"].as_array().unwrap().len(), 2);
+    for result in bench["results"].as_array().unwrap() {
+        assert_eq!(keys(result), ["test", "tokens_per_second", "work", "cpu_limits"]);
+        let (work, limits) = (&result["work"], &result["cpu_limits"]);
+        let per_second = ["bytes_per_second", "macs_per_second"];
+        let per_token = ["weight_bytes_per_token", "kv_bytes_per_token", "macs_per_token"];
+        assert_eq!(keys(work), [&per_token[..], &per_second].concat());
+        let shares = ["read_share", "mac_share"];
+        let differences = ["read_difference", "mac_difference", "unsteady", "runs"];
+        assert_eq!(keys(limits), [&per_second[..], &shares, &differences].concat());
+        let positive =
+            |object: &Value, key: &str| assert!(object[key].as_f64() > Some(0.0), "{key} {object}");
+        [&per_token[..], &per_second].concat().iter().for_each(|key| positive(work, key));
+        [per_second, shares].concat().iter().for_each(|key| positive(limits, key));
+        let runs = limits["runs"].as_array().unwrap();
+        assert_eq!(runs.len(), 2);
+        for run in runs {
+            assert_eq!(keys(run), [per_second, shares].concat());
+            assert!(per_second.iter().all(|key| run[key].as_array().unwrap().len() == 2), "{run}");
+        }
+    }
+    // The mean of four steps that see 9 to 12 positions.
+    let kv = bench["results"][1]["work"]["kv_bytes_per_token"].as_f64().unwrap();
+    let per_position = bench["memory"]["kv_bytes_per_token"].as_f64().unwrap();
+    assert_eq!(kv, per_position * (9 + 10 + 11 + 12) as f64 / 4.0);
+}
+
+#[test]
+fn bench_prints_a_table_of_text_or_markdown() {
+    let bench = ["bench", model(), "-p", "16", "-n", "2", "-r", "1", "-q"];
+    let text = run(&bench).out;
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    for word in ["GB/s", "of read", "GMAC/s", "of peak", "pp16", "tg2"] {
+        assert!(text.contains(word), "{text}");
+    }
+    let markdown = run(&[&bench[..], &["--markdown"]].concat()).out;
+    let table: Vec<&str> = markdown.lines().filter(|line| line.starts_with('|')).collect();
+    assert_eq!(table.len(), 4, "{markdown}");
+    assert!(table.iter().all(|line| line.matches('|').count() == 8), "{markdown}");
+    assert!(table[3].starts_with("| tg2 | "), "{markdown}");
+    run(&[&bench[..], &["--markdown", "--json"]].concat()).assert_error(2, &["--markdown", "--json"]);
 }
 
 #[test]

@@ -1,4 +1,6 @@
-use minfer_engine::{Alternative, BlockMemory, MemoryAnswer, ModelInfo, Offload, Refusal, Request, Reserve};
+use minfer_engine::{
+    Alternative, BlockMemory, MemoryAnswer, ModelInfo, Offload, Refusal, RepackChoice, Request, Reserve,
+};
 
 use super::*;
 
@@ -34,6 +36,7 @@ fn base(name: &str, n_layers: usize) -> Plan {
                 kv_bytes: 64 * MIB,
             })
             .collect(),
+        repack_choices: vec![],
         kv_bytes_per_token: 144 << 10,
         alternatives: vec![],
         fits: true,
@@ -102,6 +105,11 @@ fn refused() -> Plan {
     let mut plan = host_only();
     plan.backends[0].budget_bytes = Some(1000 * MIB);
     plan.fits = false;
+    plan.request.repack = false;
+    let choice = RepackChoice { repack: true, mapped_bytes: 0, anonymous_bytes: 1996 * MIB, fits: false };
+    let without =
+        RepackChoice { repack: false, mapped_bytes: 1492 * MIB, anonymous_bytes: 504 * MIB, fits: false };
+    plan.repack_choices = vec![choice, without];
     plan.refusal = Some(Refusal {
         backend: "cpu".into(),
         weights: 1492 * MIB,
