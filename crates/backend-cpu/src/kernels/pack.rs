@@ -102,27 +102,38 @@ pub(super) fn pack<F: Format>(rows: &[u8], row_bytes: usize, out: &mut [u8]) {
 
 /// Writes row `r`'s block into the block of a panel.
 fn pack_block<F: Format>(from: &[u8], r: usize, block: &mut [u8]) {
-    for (in_row, in_panel) in words::<F>() {
+    words::<F>(|in_row, in_panel| {
         let (word, words) = (&from[in_row.clone()], &mut block[in_panel]);
         if F::BITS == Some(in_row.start) {
             set_bits(word, r, words);
         } else {
-            words[r * word.len()..][..word.len()].copy_from_slice(word);
+            copy_word(word, &mut words[r * word.len()..][..word.len()]);
+        }
+    });
+}
+
+/// Tells `each` every word of a block, and where the block of a panel has that word of all rows. Inlined: all places are
+/// constants then.
+#[inline(always)]
+fn words<F: Format>(mut each: impl FnMut(Range<usize>, Range<usize>)) {
+    let mut end = 0;
+    for part in F::ORDER {
+        let step = part.len().min(4);
+        for nth in 0..part.len() / step {
+            let start = part.start + nth * step;
+            each(start..start + step, end..end + step * LANES);
+            end += step * LANES;
         }
     }
 }
 
-/// Each word of a block, and where the block of a panel has that word of all rows.
-fn words<F: Format>() -> impl Iterator<Item = (Range<usize>, Range<usize>)> {
-    let in_rows = F::ORDER.iter().flat_map(|part| {
-        let step = part.len().min(4);
-        part.clone().step_by(step).map(move |start| start..start + step)
-    });
-    in_rows.scan(0, |end, in_row| {
-        let start = *end;
-        *end += in_row.len() * LANES;
-        Some((in_row, start..*end))
-    })
+/// Copies four bytes or two: lengths that the compiler knows are moves, others a call.
+#[inline(always)]
+fn copy_word(from: &[u8], to: &mut [u8]) {
+    match (from.as_array::<4>(), to.as_mut_array::<4>()) {
+        (Some(from), Some(to)) => *to = *from,
+        _ => to.iter_mut().zip(from).take(2).for_each(|(to, from)| *to = *from),
+    }
 }
 
 /// Spreads a word over eight masks, four bits to each, and leaves the bits of the other rows.
@@ -136,15 +147,15 @@ fn set_bits(word: &[u8], r: usize, masks: &mut [u8]) {
 
 /// Restores row `r`'s block, as in the file, from the block of a panel.
 fn unpack_block<F: Format>(block: &[u8], r: usize, to: &mut [u8]) {
-    for (in_row, in_panel) in words::<F>() {
+    words::<F>(|in_row, in_panel| {
         let (word, words) = (&mut to[in_row.clone()], &block[in_panel]);
         if F::BITS == Some(in_row.start) {
             let nibble = |j: usize| words[8 * j + r / 2] >> (r % 2 * 4) & 15;
             (0..4).for_each(|i| word[i] = nibble(2 * i) | nibble(2 * i + 1) << 4);
         } else {
-            word.copy_from_slice(&words[r * word.len()..][..word.len()]);
+            copy_word(&words[r * word.len()..][..word.len()], word);
         }
-    }
+    });
 }
 
 /// Decodes row `r` of a panel.
