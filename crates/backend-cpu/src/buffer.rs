@@ -49,6 +49,18 @@ impl AlignedBuf {
     /// # Errors
     /// If the system refuses.
     pub fn zeroed(len: usize, counter: &ByteCounter) -> Result<Self, AllocError> {
+        let mut buffer = Self::reserved(len, counter)?;
+        match populate(buffer.as_mut_slice()) {
+            true => Ok(buffer),
+            false => Err(AllocError { bytes: len, allocated: counter.bytes() - len }),
+        }
+    }
+
+    /// The same before it is resident: whoever fills it calls [`populate`] for each part, on as many threads as it has.
+    ///
+    /// # Errors
+    /// If the system refuses the addresses.
+    pub(crate) fn reserved(len: usize, counter: &ByteCounter) -> Result<Self, AllocError> {
         let memory = match len {
             0 => None,
             _ => Some(Memory::new(len).ok_or(AllocError { bytes: len, allocated: counter.bytes() })?),
@@ -130,20 +142,7 @@ impl Memory {
             // SAFETY: the size is not 0.
             NonNull::new(unsafe { alloc_zeroed(layout) })?
         };
-        // From here on dropping it gives the memory back.
-        let memory = Self { at, layout };
-        if !(mapped(len) && populate(at, len)?) {
-            memory.touch();
-        }
-        Some(memory)
-    }
-
-    /// Makes the system find every page.
-    fn touch(&self) {
-        for offset in (0..self.layout.size()).step_by(SMALL_PAGE) {
-            // SAFETY: inside the memory, which is owned and zeroed already. Volatile, or it would be left out.
-            unsafe { self.at.add(offset).write_volatile(0) };
-        }
+        Some(Self { at, layout })
     }
 }
 
@@ -184,19 +183,36 @@ fn map_huge(len: usize) -> Option<NonNull<u8>> {
     NonNull::new(at)
 }
 
-/// Makes all pages resident at once, which is several times faster than one by one. `None` if there isn't as much memory,
-/// `false` if the system doesn't know how (Linux before 5.14).
-#[cfg(target_os = "linux")]
-fn populate(at: NonNull<u8>, len: usize) -> Option<bool> {
-    // SAFETY: the range is mapped and owned; its bytes stay what they are.
-    let failed = unsafe { libc::madvise(at.as_ptr().cast(), len, libc::MADV_POPULATE_WRITE) } != 0;
-    let unknown = || std::io::Error::last_os_error().raw_os_error() == Some(libc::EINVAL);
-    if failed && !unknown() { None } else { Some(!failed) }
+/// Makes all pages of owned memory resident at once, which is several times faster than one by one. `false` if there isn't
+/// as much memory.
+pub(crate) fn populate(part: &mut [u8]) -> bool {
+    populate_at_once(part).unwrap_or_else(|| {
+        for byte in part.iter_mut().step_by(SMALL_PAGE) {
+            // SAFETY: inside the part, which is borrowed. Volatile, or reading and writing the same would be left out.
+            unsafe { std::ptr::from_mut(byte).write_volatile(*byte) };
+        }
+        true
+    })
 }
 
-#[cfg(not(target_os = "linux"))]
-fn populate(_: NonNull<u8>, _: usize) -> Option<bool> {
-    Some(false)
+/// `None` if the system doesn't know how (Linux before 5.14), or if the bytes may not be mapped by themselves.
+#[cfg(all(target_os = "linux", not(miri)))]
+fn populate_at_once(part: &mut [u8]) -> Option<bool> {
+    if part.len() < HUGE {
+        return None;
+    }
+    let first = part.as_mut_ptr().map_addr(|at| at / PAGE * PAGE);
+    let len = part.as_ptr().addr() + part.len() - first.addr();
+    // SAFETY: so long a part is in a mapping of `map_huge`, which begins and ends at multiples of `PAGE`. Bytes stay what
+    // they are.
+    let failed = unsafe { libc::madvise(first.cast(), len, libc::MADV_POPULATE_WRITE) } != 0;
+    let unknown = || std::io::Error::last_os_error().raw_os_error() == Some(libc::EINVAL);
+    if failed && unknown() { None } else { Some(!failed) }
+}
+
+#[cfg(not(all(target_os = "linux", not(miri))))]
+fn populate_at_once(_: &mut [u8]) -> Option<bool> {
+    None
 }
 
 /// At least the page size of any system, so that ends can be cut off a mapping.

@@ -1,18 +1,20 @@
 //! Registered weights: packed or plain copies, or used where they lie.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use minfer_graph::{BackendError, WeightBytes, WeightDecl, WeightId};
 use minfer_tensor::{Bytes, DType};
 
-use crate::buffer::{AlignedBuf, ByteCounter};
+use crate::buffer::{AlignedBuf, AllocError, ByteCounter, populate};
 use crate::kernels::{self, ROW_UNIT};
 use crate::pool::ThreadPool;
 use crate::spec::{CpuSpec, NAME, packed_bytes};
 
-/// Bytes that a thread packs between two releases of the source, so that no second copy becomes resident.
-const CHUNK: usize = 1 << 20;
+/// Bytes that a thread packs between two releases of the source, so that no second copy becomes resident: enough to be
+/// made resident at once.
+const CHUNK: usize = 2 << 20;
 
 /// A weight and the owner of its bytes.
 #[derive(Clone, Debug)]
@@ -86,26 +88,31 @@ impl Weights {
         pool: &mut ThreadPool,
     ) -> Result<Weight, BackendError> {
         let row_bytes = data.as_slice().len() / decl.shape.rows.max(1);
-        let mut panels = self.allocate(packed_bytes(decl))?;
-        if !panels.is_empty() {
-            fill(decl.dtype, data, row_bytes, panels.as_mut_slice(), pool);
+        let requested = packed_bytes(decl);
+        let mut panels = self.allocate(requested, AlignedBuf::reserved)?;
+        if !panels.is_empty() && !fill(decl.dtype, data, row_bytes, panels.as_mut_slice(), pool) {
+            return Err(refused(requested, "no pages are left".to_owned()));
         }
         Ok(Weight::Packed { panels: Arc::new(panels), row_bytes })
     }
 
     fn copy(&self, data: &WeightBytes) -> Result<Weight, BackendError> {
         let bytes = data.as_slice();
-        let mut copy = self.allocate(Bytes::from(bytes.len()))?;
+        let mut copy = self.allocate(Bytes::from(bytes.len()), AlignedBuf::zeroed)?;
         copy.as_mut_slice().copy_from_slice(bytes);
         data.release(0..bytes.len());
         Ok(Weight::Copied(Arc::new(copy)))
     }
 
-    fn allocate(&self, requested: Bytes) -> Result<AlignedBuf, BackendError> {
-        let refused = |reason| BackendError::OutOfMemory { backend: NAME.to_owned(), requested, reason };
-        let len =
-            requested.to_usize().ok_or_else(|| refused("more than this processor can address".to_owned()))?;
-        AlignedBuf::zeroed(len, &self.copies).map_err(|error| refused(error.to_string()))
+    fn allocate(
+        &self,
+        requested: Bytes,
+        how: fn(usize, &ByteCounter) -> Result<AlignedBuf, AllocError>,
+    ) -> Result<AlignedBuf, BackendError> {
+        let len = requested
+            .to_usize()
+            .ok_or_else(|| refused(requested, "more than this processor can address".to_owned()))?;
+        how(len, &self.copies).map_err(|error| refused(requested, error.to_string()))
     }
 
     /// A registered weight.
@@ -123,19 +130,37 @@ impl Weights {
     }
 }
 
-/// Packs all rows, shared out over the threads.
-fn fill(dtype: DType, data: &WeightBytes, row_bytes: usize, panels: &mut [u8], pool: &mut ThreadPool) {
+/// Packs all rows, shared out over the threads, into memory that each makes resident. `false` if there is none left.
+fn fill(
+    dtype: DType,
+    data: &WeightBytes,
+    row_bytes: usize,
+    panels: &mut [u8],
+    pool: &mut ThreadPool,
+) -> bool {
     let unit = ROW_UNIT * row_bytes;
     let chunk = CHUNK.div_ceil(unit) * unit;
     let parts: Vec<_> = panels.chunks_mut(chunk).map(Mutex::new).collect();
-    pool.run(|team| {
-        for nth in (team.index()..parts.len()).step_by(team.count()) {
-            let mut part = parts[nth].lock().unwrap_or_else(PoisonError::into_inner);
+    let (next, refused) = (AtomicUsize::new(0), AtomicBool::new(false));
+    pool.run(|_| {
+        loop {
+            let nth = next.fetch_add(1, Ordering::Relaxed);
+            let Some(part) = parts.get(nth) else { return };
+            let mut part = part.lock().unwrap_or_else(PoisonError::into_inner);
+            if refused.load(Ordering::Relaxed) || !populate(&mut part) {
+                refused.store(true, Ordering::Relaxed);
+                return;
+            }
             let rows = nth * chunk..(nth * chunk + part.len()).min(data.as_slice().len());
             kernels::pack(dtype, &data.as_slice()[rows.clone()], row_bytes, &mut part);
             data.release(rows);
         }
     });
+    !refused.into_inner()
+}
+
+fn refused(requested: Bytes, reason: String) -> BackendError {
+    BackendError::OutOfMemory { backend: NAME.to_owned(), requested, reason }
 }
 
 /// Bytes that kernels can use where they lie.
