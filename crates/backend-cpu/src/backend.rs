@@ -253,8 +253,8 @@ mod tests {
     use minfer_testkit::transformer::Transformer;
 
     #[test]
-    fn a_block_needs_nine_barriers_to_decode_and_eleven_for_a_batch() {
-        for (rung, a_block) in [(1, 9), (32, 11)] {
+    fn a_block_needs_seven_barriers_to_decode_and_eleven_for_a_batch() {
+        for (rung, a_block) in [(1, 7), (32, 11)] {
             let barriers = [2, 3].map(|n_layers| {
                 let model = Transformer { n_layers, ..Transformer::TINY };
                 let mut backend = CpuBackend::new(CpuSpec::detect(1)).unwrap();

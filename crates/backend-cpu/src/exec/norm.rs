@@ -4,9 +4,12 @@ use minfer_graph::{BackendError, NodeId};
 
 use super::order::{Access, Split};
 use super::prepare::Preparer;
-use super::{Floats, Run, Work};
+use super::{Floats, Run, Work, matmul};
 
 pub(super) fn prepare(p: &mut Preparer<'_>, id: NodeId, eps: f32) -> Result<(), BackendError> {
+    if let Some(product) = matmul::products_of(p, id) {
+        return matmul::prepare_norm(p, id, product, eps);
+    }
     let node = p.get(id);
     let ((x, x_span), (w, w_span)) = (p.floats(node.inputs[0])?, p.floats(node.inputs[1])?);
     let (out, out_span) = p.result(id, &[])?;

@@ -38,13 +38,15 @@ impl<F: Format, const T: usize> Op for Packed<F, T> {
         let (job, w) = (&self.job, &self.w);
         let mut acc = [s.splat(0.0); T];
         for block in 0..w.blocks {
-            for line in 0..(LANES * F::BYTES).div_ceil(64) {
-                s.prefetch(w.block(block).wrapping_add(AHEAD + line * 64));
-            }
             // SAFETY: `MatMul` promises whole blocks in each row, and every group and token of the tile.
             unsafe {
                 let (head, panel) = (w.head(s, block), w.block(block));
                 for group in 0..F::GROUPS {
+                    // A few at a time: a processor has room for some sixteen lines on their way.
+                    let lines = (LANES * F::BYTES).div_ceil(64 * F::GROUPS);
+                    for line in 0..lines {
+                        s.prefetch(panel.wrapping_add(AHEAD + (group * lines + line) * 64));
+                    }
                     let factors = F::factors(s, &head, group);
                     let at = (block * F::GROUPS + group) * job.tile.width;
                     let columns = Group::<F> { panel, group, format: PhantomData };
