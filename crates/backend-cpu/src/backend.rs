@@ -16,6 +16,7 @@ use crate::exec::{self, Halt, Places, Program};
 use crate::limits;
 use crate::pool::{PoolError, ThreadPool};
 use crate::spec::{CpuSpec, NAME};
+use crate::watch::Watch;
 use crate::weights::{Weight, Weights};
 
 /// Buffers, weights and prepared programs, and the threads that run them.
@@ -23,6 +24,8 @@ pub struct CpuBackend {
     cpu: CpuSpec,
     spec: Arc<dyn DeviceSpec>,
     pool: ThreadPool,
+    /// How many of its threads run a program.
+    watch: Watch,
     /// By [`BufId`].
     buffers: Vec<Option<AlignedBuf>>,
     counters: [ByteCounter; 3],
@@ -38,10 +41,12 @@ impl CpuBackend {
     /// # Errors
     /// If the system refuses a thread.
     pub fn new(spec: CpuSpec) -> Result<Self, PoolError> {
+        let mut pool = ThreadPool::new(spec.threads())?;
         Ok(Self {
+            watch: Watch::new(&mut pool),
             cpu: spec,
             spec: Arc::new(spec),
-            pool: ThreadPool::new(spec.threads())?,
+            pool,
             buffers: Vec::new(),
             counters: Default::default(),
             generation: 0,
@@ -187,13 +192,15 @@ impl Backend for CpuBackend {
         // SAFETY: freeing a buffer forgets the programs that use it, so all pointers are valid, and `&mut self` keeps
         // the host out of the buffers.
         unsafe { program.check_indices(counts)? };
+        let threads = self.watch.before_run();
         let (kernels, pool, halt) = (self.cpu.kernels(), &mut self.pool, Halt::new(cancel));
         let job = AssertUnwindSafe(|| {
             // SAFETY: as above; the indices were checked with these counts, and `run` returns after all threads did.
-            pool.run(|team| unsafe { program.run(kernels, team, counts, &halt) });
+            pool.run_on(threads, |team| unsafe { program.run(kernels, team, counts, &halt) });
         });
-        catch_unwind(job)
-            .map_err(|panic| device_error(format!("a kernel panicked: {}", text_of(&*panic))))?;
+        let outcome = catch_unwind(job);
+        self.watch.after_run();
+        outcome.map_err(|panic| device_error(format!("a kernel panicked: {}", text_of(&*panic))))?;
         if halt.was_cancelled() { Err(BackendError::Cancelled) } else { Ok(()) }
     }
 }

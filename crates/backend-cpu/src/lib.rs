@@ -3,10 +3,12 @@
 mod backend;
 mod buffer;
 mod exec;
+mod governor;
 pub mod kernels;
 mod limits;
 mod pool;
 mod spec;
+mod watch;
 mod weights;
 
 pub use backend::CpuBackend;

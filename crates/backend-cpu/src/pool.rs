@@ -1,13 +1,14 @@
 //! A persistent team of threads for fork-join work with barriers.
 //!
-//! A job starts and ends without allocation. Idle threads spin briefly, then sleep.
+//! A job starts and ends without allocation, on the whole team or on its first threads. Idle threads spin briefly, then
+//! sleep, and those that take no part in a job don't notice it.
 #![allow(unsafe_code, reason = "workers borrow the job from the stack of the thread that waits for them")]
 
 use std::any::Any;
 use std::hint::spin_loop;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
 /// Pauses before a waiting thread yields or sleeps: some tens of microseconds.
@@ -37,6 +38,7 @@ impl From<PoolError> for minfer_graph::BackendError {
 /// A thread's view of the job it takes part in.
 pub struct Team<'a> {
     index: usize,
+    count: usize,
     barrier: &'a Barrier,
 }
 
@@ -48,7 +50,7 @@ impl Team<'_> {
 
     /// Threads that run the job.
     pub fn count(&self) -> usize {
-        self.barrier.count
+        self.count
     }
 
     /// Waits until every thread of the team has come here; what they wrote before is visible afterwards.
@@ -56,7 +58,7 @@ impl Team<'_> {
     /// # Panics
     /// If another thread of the team panicked.
     pub fn barrier(&self) {
-        self.barrier.wait();
+        self.barrier.wait(self.count);
     }
 
     /// This thread's part of `0..len`, split evenly at multiples of `unit`.
@@ -71,29 +73,21 @@ impl Team<'_> {
 struct Abandoned;
 
 /// A reusable barrier: spins, then yields.
+#[derive(Default)]
 struct Barrier {
-    count: usize,
     arrived: AtomicUsize,
     generation: AtomicUsize,
     broken: AtomicBool,
 }
 
 impl Barrier {
-    fn new(count: usize) -> Self {
-        Self {
-            count,
-            arrived: AtomicUsize::new(0),
-            generation: AtomicUsize::new(0),
-            broken: AtomicBool::new(false),
-        }
-    }
-
-    fn wait(&self) {
-        if self.count == 1 {
+    /// Waits for `count` threads.
+    fn wait(&self, count: usize) {
+        if count == 1 {
             return;
         }
         let generation = self.generation.load(Ordering::Relaxed);
-        if self.arrived.fetch_add(1, Ordering::AcqRel) + 1 == self.count {
+        if self.arrived.fetch_add(1, Ordering::AcqRel) + 1 == count {
             self.arrived.store(0, Ordering::Relaxed);
             self.generation.store(generation.wrapping_add(1), Ordering::Release);
             return;
@@ -128,39 +122,16 @@ fn spin_until(done: impl Fn() -> bool) {
 /// A job on the stack of the thread that runs it.
 struct Job<'a>(&'a (dyn Fn(&Team<'_>) + Sync));
 
-/// What the threads share.
-struct Shared {
-    /// Counts jobs; a change starts one.
+/// What wakes one worker.
+#[derive(Default)]
+struct Call {
+    /// Counts the jobs that the worker takes part in; a change starts one.
     epoch: AtomicUsize,
-    /// The current job; valid while `running` is not 0. Null asks the workers to leave.
-    job: AtomicPtr<Job<'static>>,
-    /// Workers that still run the job.
-    running: AtomicUsize,
-    barrier: Barrier,
-    /// The first panic of a job.
-    panic: Mutex<Option<Box<dyn Any + Send>>>,
-    /// Workers that sleep, or are about to.
-    sleepers: AtomicUsize,
-    sleep: Mutex<()>,
-    wake: Condvar,
+    /// Whether the worker sleeps, or is about to.
+    sleeps: AtomicBool,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Shared {
-    /// Starts a job on the workers, or ends them if it is null.
-    fn start(&self, job: *mut Job<'static>, workers: usize) {
-        self.running.store(workers, Ordering::Relaxed);
-        self.job.store(job, Ordering::Relaxed);
-        self.epoch.fetch_add(1, Ordering::SeqCst);
-        if self.sleepers.load(Ordering::SeqCst) > 0 {
-            drop(lock(&self.sleep));
-            self.wake.notify_all();
-        }
-    }
-
+impl Call {
     /// Waits for a job after number `seen`.
     fn next_epoch(&self, seen: usize) -> usize {
         for _ in 0..SPINS {
@@ -170,18 +141,38 @@ impl Shared {
             }
             spin_loop();
         }
-        let mut guard = lock(&self.sleep);
-        self.sleepers.fetch_add(1, Ordering::SeqCst);
+        self.sleeps.store(true, Ordering::SeqCst);
         while self.epoch.load(Ordering::SeqCst) == seen {
-            guard = self.wake.wait(guard).unwrap_or_else(PoisonError::into_inner);
+            thread::park();
         }
-        self.sleepers.fetch_sub(1, Ordering::SeqCst);
+        self.sleeps.store(false, Ordering::Relaxed);
         self.epoch.load(Ordering::Acquire)
     }
+}
 
+/// What the threads share.
+struct Shared {
+    /// By worker, from thread 1 on.
+    calls: Box<[Call]>,
+    /// The current job; valid while `running` is not 0. Null asks the workers to leave.
+    job: AtomicPtr<Job<'static>>,
+    /// Threads that take part in the job.
+    count: AtomicUsize,
+    /// Workers that still run the job.
+    running: AtomicUsize,
+    barrier: Barrier,
+    /// The first panic of a job.
+    panic: Mutex<Option<Box<dyn Any + Send>>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shared {
     /// Runs the job as thread `index`, keeping a panic for the caller.
-    fn take_part(&self, job: &Job<'_>, index: usize) {
-        let team = Team { index, barrier: &self.barrier };
+    fn take_part(&self, job: &Job<'_>, index: usize, count: usize) {
+        let team = Team { index, count, barrier: &self.barrier };
         if let Err(payload) = catch_unwind(AssertUnwindSafe(|| (job.0)(&team))) {
             lock(&self.panic).get_or_insert(payload);
             self.barrier.broken.store(true, Ordering::Relaxed);
@@ -191,13 +182,13 @@ impl Shared {
     fn work(&self, index: usize) {
         let mut epoch = 0;
         loop {
-            epoch = self.next_epoch(epoch);
+            epoch = self.calls[index - 1].next_epoch(epoch);
             let job = self.job.load(Ordering::Relaxed);
             if job.is_null() {
                 return;
             }
             // SAFETY: `run` keeps the job alive until `running` is 0, which needs this thread's decrement.
-            self.take_part(unsafe { &*job }, index);
+            self.take_part(unsafe { &*job }, index, self.count.load(Ordering::Relaxed));
             self.running.fetch_sub(1, Ordering::Release);
         }
     }
@@ -217,14 +208,12 @@ impl ThreadPool {
     pub fn new(count: usize) -> Result<Self, PoolError> {
         let count = count.max(1);
         let shared = Arc::new(Shared {
-            epoch: AtomicUsize::new(0),
+            calls: (1..count).map(|_| Call::default()).collect(),
             job: AtomicPtr::new(std::ptr::null_mut()),
+            count: AtomicUsize::new(count),
             running: AtomicUsize::new(0),
-            barrier: Barrier::new(count),
+            barrier: Barrier::default(),
             panic: Mutex::new(None),
-            sleepers: AtomicUsize::new(0),
-            sleep: Mutex::new(()),
-            wake: Condvar::new(),
         });
         let mut pool = Self { shared, workers: Vec::with_capacity(count - 1) };
         for index in 1..count {
@@ -240,7 +229,21 @@ impl ThreadPool {
 
     /// Threads of the team.
     pub fn count(&self) -> usize {
-        self.shared.barrier.count
+        self.shared.calls.len() + 1
+    }
+
+    /// Starts a job on the first `workers`, or ends them if it is null.
+    fn start(&self, job: *mut Job<'static>, workers: usize) {
+        let shared = &*self.shared;
+        shared.running.store(workers, Ordering::Relaxed);
+        shared.count.store(workers + 1, Ordering::Relaxed);
+        shared.job.store(job, Ordering::Relaxed);
+        for (call, worker) in shared.calls.iter().zip(&self.workers).take(workers) {
+            call.epoch.fetch_add(1, Ordering::SeqCst);
+            if call.sleeps.load(Ordering::SeqCst) {
+                worker.thread().unpark();
+            }
+        }
     }
 
     /// Runs `job` on every thread of the team and waits for all of them.
@@ -248,12 +251,21 @@ impl ThreadPool {
     /// # Panics
     /// If the job panicked on any thread, with that thread's panic.
     pub fn run(&mut self, job: impl Fn(&Team<'_>) + Sync) {
+        self.run_on(self.count(), job);
+    }
+
+    /// Runs `job` on the first `count` threads of the team (at least 1, at most all) and waits for them.
+    ///
+    /// # Panics
+    /// As [`ThreadPool::run`].
+    pub fn run_on(&mut self, count: usize, job: impl Fn(&Team<'_>) + Sync) {
+        let count = count.clamp(1, self.count());
         let mut job = Job(&job);
         let shared = &*self.shared;
-        if !self.workers.is_empty() {
-            shared.start((&raw mut job).cast(), self.workers.len());
+        if count > 1 {
+            self.start((&raw mut job).cast(), count - 1);
         }
-        shared.take_part(&job, 0);
+        shared.take_part(&job, 0, count);
         spin_until(|| shared.running.load(Ordering::Acquire) == 0);
         if shared.barrier.broken.load(Ordering::Relaxed) {
             shared.barrier.reset();
@@ -265,7 +277,7 @@ impl ThreadPool {
 
 impl Drop for ThreadPool {
     fn drop(&mut self) {
-        self.shared.start(std::ptr::null_mut(), 0);
+        self.start(std::ptr::null_mut(), self.workers.len());
         for worker in self.workers.drain(..) {
             // A worker catches every panic of a job, so it ends normally.
             let _ = worker.join();
@@ -293,6 +305,22 @@ mod tests {
             }
             let n = count as u64;
             assert_eq!(sum.into_inner(), ROUNDS * (ROUNDS - 1) / 2 * n + ROUNDS * (n * (n - 1) / 2));
+        }
+    }
+
+    #[test]
+    fn part_of_a_team_runs_a_job_beside_sleeping_workers() {
+        let mut pool = ThreadPool::new(4).unwrap();
+        for round in 0..ROUNDS as usize {
+            let count = round % 5;
+            let seen: [AtomicUsize; 4] = Default::default();
+            pool.run_on(count, |team| {
+                assert_eq!(team.count(), count.max(1));
+                team.barrier();
+                seen[team.index()].fetch_add(1, Ordering::Relaxed);
+            });
+            let seen = seen.map(AtomicUsize::into_inner);
+            assert_eq!(seen, std::array::from_fn(|index| usize::from(index < count.max(1))));
         }
     }
 
