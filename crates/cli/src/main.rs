@@ -2,6 +2,7 @@
 
 mod args;
 mod commands;
+mod cores;
 mod env;
 mod error;
 mod escape;

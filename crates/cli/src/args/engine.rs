@@ -10,7 +10,7 @@ use minfer_engine::{Options, Reserve, Setting};
 use minfer_tensor::{Bytes, DType};
 
 use super::ENGINE;
-use crate::env;
+use crate::{cores, env};
 
 /// More threads than any machine that this is meant for has cores.
 const MAX_THREADS: i64 = 512;
@@ -47,7 +47,7 @@ pub(crate) struct EngineArgs {
     /// Element type of the KV cache
     #[arg(long, value_enum, default_value_t = KvType::F16, help_heading = ENGINE)]
     kv_type: KvType,
-    /// Threads of the CPU; by default as many as this process may use at a time
+    /// Threads of the CPU; by default one for each core that this process may use
     #[arg(long, value_name = "N", help_heading = ENGINE, value_parser = clap::value_parser!(u32).range(1..=MAX_THREADS))]
     threads: Option<u32>,
     /// auto, cpu, wgpu[:NAME] or cuda[:N]
@@ -113,9 +113,10 @@ impl EngineArgs {
     }
 }
 
-/// As many threads as the affinity mask and the container let this process use at a time.
+/// As many threads as there are cores that the affinity mask and the container let this process use at a time.
 pub(crate) fn default_threads() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from).min(MAX_THREADS as usize)
+    let most = cores::physical().unwrap_or(usize::MAX).min(MAX_THREADS as usize);
+    std::thread::available_parallelism().map_or(1, usize::from).min(most)
 }
 
 /// A device by its spelling.
