@@ -28,7 +28,7 @@ fn generate(backend: &mut dyn Backend, model: Transformer, rung: usize, batch: u
         model.step(&mut session, &mut runner, part, i * batch, 1).unwrap();
     }
     let logits = runner.output(&session, 0, BatchCounts { tokens: 1, outputs: 1 }).unwrap();
-    let states = (0..2 * model.n_layers).map(|i| session.state_bytes(StateId::new(i)).unwrap());
+    let states = (0..2 * model.n_layers).map(|i| runner.state_rows(&session, StateId::new(i)).unwrap());
     let floats = |bytes: Vec<u8>| bytes.as_chunks().0.iter().map(|&b| f32::from_le_bytes(b)).collect();
     let found = std::iter::once(logits).chain(states.map(floats)).collect();
     runner.release(&mut session);

@@ -1,14 +1,14 @@
 //! Every operation × element types × awkward shapes, as small graphs with seeded data.
 
 use minfer_graph::{
-    Activation, AttentionSpec, Backend, BatchCounts, CNode, ComputeGraph, DeviceSpec, GraphError, InputId,
-    NodeId, Op, RopeSpec, RopeStyle, StateDecl, StateId, WeightDecl, WeightId,
+    Activation, AttentionSpec, Backend, BatchCounts, ComputeGraph, DeviceSpec, GraphError, InputId, NodeId,
+    Op, RopeSpec, RopeStyle, StateDecl, StateId, WeightDecl, WeightId,
 };
 use minfer_tensor::DType;
 
 use crate::case_builder::{Built, CaseBuilder};
 use crate::oracle::{self, Leaves, Matrix};
-use crate::runner::{Runner, Session};
+use crate::runner::{Layout, Runner, Session, laid_out};
 use crate::tolerance::Tolerance;
 
 /// A graph, the data of its leaves, and how exact its result must be.
@@ -37,14 +37,6 @@ impl OpCase {
             let operands: Vec<DType> = node.inputs.iter().map(|&i| self.graph.node(i).dtype).collect();
             spec.supports_op(node, &operands)
         })
-    }
-
-    /// How many rows of a state a device transposes together.
-    fn key_block(&self, state: usize, spec: &dyn DeviceSpec) -> usize {
-        let is_it = |node: &&CNode| node.op == Op::State(StateId::new(state));
-        let node = self.graph.ids().find(|&id| is_it(&self.graph.node(id)));
-        let keys = node.filter(|&id| self.graph.holds_keys(id));
-        keys.map_or(1, |id| spec.key_block(self.graph.node(id).dtype))
     }
 
     /// What the oracle says: the live rows of the output, and the states.
@@ -91,26 +83,6 @@ fn state_tolerance(dtype: DType) -> Tolerance {
     }
 }
 
-/// The bytes of a state with every whole block of rows transposed, or (`back`) as rows again.
-fn key_blocks(decl: &StateDecl, data: &[u8], block: usize, back: bool) -> Vec<u8> {
-    if block == 1 {
-        return data.to_vec();
-    }
-    let (cols, size) = (decl.shape.cols, data.len() / decl.shape.rows / decl.shape.cols);
-    let mut out = data.to_vec();
-    for first in (0..decl.shape.rows / block * block).step_by(block) {
-        for row in 0..block {
-            for col in 0..cols {
-                let in_rows = ((first + row) * cols + col) * size;
-                let in_block = (first * cols + col * block + row) * size;
-                let (from, to) = if back { (in_block, in_rows) } else { (in_rows, in_block) };
-                out[to..to + size].copy_from_slice(&data[from..from + size]);
-            }
-        }
-    }
-    out
-}
-
 /// Runs a case on a backend; gives the live rows of the output and the bytes of the states.
 pub fn run_raw(
     backend: &mut dyn Backend,
@@ -120,10 +92,10 @@ pub fn run_raw(
     for (i, (decl, data)) in case.weights.iter().enumerate() {
         session.register_weight(WeightId::new(i), decl, data.clone())?;
     }
-    let blocks: Vec<usize> =
-        (0..case.states.len()).map(|i| case.key_block(i, &**session.backend.spec())).collect();
     for (i, (decl, data)) in case.states.iter().enumerate() {
-        session.add_state(StateId::new(i), decl, &key_blocks(decl, data, blocks[i], false))?;
+        let id = StateId::new(i);
+        let data = laid_out(&case.graph, id, &**session.backend.spec(), data, Layout::OfBackend);
+        session.add_state(id, decl, &data)?;
     }
     let mut runner = Runner::new(&mut session, &case.graph)?;
     for (i, data) in case.inputs.iter().enumerate() {
@@ -131,11 +103,8 @@ pub fn run_raw(
     }
     runner.run(&mut session, case.counts)?;
     let output = runner.output(&session, 0, case.counts)?;
-    let states =
-        case.states.iter().enumerate().map(|(i, (decl, _))| {
-            Ok(key_blocks(decl, &session.state_bytes(StateId::new(i))?, blocks[i], true))
-        });
-    let states = states.collect::<Result<_, minfer_graph::BackendError>>()?;
+    let states = (0..case.states.len()).map(|i| runner.state_rows(&session, StateId::new(i)));
+    let states = states.collect::<Result<_, _>>()?;
     runner.release(&mut session);
     session.close();
     Ok((output, states))

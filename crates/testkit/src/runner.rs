@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use minfer_graph::{
     Backend, BackendError, BackendId, BatchCounts, Binding, BufId, BufKind, BufRef, CancelFlag, ComputeGraph,
-    InputId, NodeId, Op, Segment, SegmentId, StateDecl, StateId, WeightBytes, WeightDecl, WeightId,
-    WeightSource,
+    DeviceSpec, InputId, NodeId, Op, Segment, SegmentId, StateDecl, StateId, WeightBytes, WeightDecl,
+    WeightId, WeightSource,
 };
 use minfer_tensor::Bytes;
 
@@ -42,7 +42,7 @@ impl<'a> Session<'a> {
         self.backend.write_host(buffer, data)
     }
 
-    /// The bytes of a state.
+    /// The bytes of a state, laid out as the backend likes.
     pub fn state_bytes(&self, id: StateId) -> Result<Vec<u8>> {
         self.read(self.states[id.index()])
     }
@@ -109,6 +109,12 @@ impl Runner {
         Ok(data.as_chunks().0[..live].iter().map(|&b| f32::from_le_bytes(b)).collect())
     }
 
+    /// The rows of a state, however the backend lays them out.
+    pub fn state_rows(&self, session: &Session<'_>, id: StateId) -> Result<Vec<u8>> {
+        let bytes = session.state_bytes(id)?;
+        Ok(laid_out(&self.graph, id, &**session.backend.spec(), &bytes, Layout::Rows))
+    }
+
     /// Forgets the prepared graph and frees its buffers.
     pub fn release(self, session: &mut Session<'_>) {
         session.backend.release(self.segment);
@@ -123,6 +129,42 @@ impl Runner {
             other => panic!("{id} is bound to {other:?}, not to a buffer"),
         }
     }
+}
+
+/// How the bytes of a state lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Layout {
+    /// Row after row.
+    Rows,
+    /// Keys perhaps transposed, in blocks of as many rows as the backend says.
+    OfBackend,
+}
+
+/// The bytes of a state of `graph` brought from the other layout to `to`.
+pub(crate) fn laid_out(
+    graph: &ComputeGraph,
+    state: StateId,
+    spec: &dyn DeviceSpec,
+    data: &[u8],
+    to: Layout,
+) -> Vec<u8> {
+    let mut out = data.to_vec();
+    let keys = graph.ids().find(|&id| graph.node(id).op == Op::State(state) && graph.holds_keys(id));
+    let Some(node) = keys.map(|id| graph.node(id)) else { return out };
+    let (block, cols) = (spec.key_block(node.dtype), node.shape.cols);
+    if block == 1 {
+        return out;
+    }
+    let size = data.len() / (node.shape.rows * cols);
+    for first in (0..node.shape.rows / block * block).step_by(block) {
+        for (row, col) in (0..block).flat_map(|row| (0..cols).map(move |col| (row, col))) {
+            let in_rows = ((first + row) * cols + col) * size;
+            let in_block = (first * cols + col * block + row) * size;
+            let (from, to) = if to == Layout::Rows { (in_block, in_rows) } else { (in_rows, in_block) };
+            out[to..to + size].copy_from_slice(&data[from..from + size]);
+        }
+    }
+    out
 }
 
 /// Whether a backend has work with a node.
