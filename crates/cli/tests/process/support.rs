@@ -101,21 +101,11 @@ pub(crate) fn chat_model() -> &'static str {
 
 /// The same with its matrices in all the formats that there are, one after the other.
 pub(crate) fn mixed_model() -> &'static str {
-    const FORMATS: [DType; 10] = [
-        DType::Q4_0,
-        DType::Q4_1,
-        DType::Q5_0,
-        DType::Q5_1,
-        DType::Q8_0,
-        DType::Q4K,
-        DType::Q5K,
-        DType::Q6K,
-        DType::F16,
-        DType::BF16,
-    ];
+    let quantized = DType::ALL.into_iter().filter(|dtype| dtype.is_quantized());
+    let formats: Vec<DType> = quantized.chain([DType::F16, DType::BF16]).collect();
     let encode = |nth: usize, shape: Shape, data: &[u8]| {
         let cols = shape.dims()[0];
-        let format = FORMATS[nth % FORMATS.len()];
+        let format = formats[nth % formats.len()];
         let format = if cols.is_multiple_of(format.block_len()) { format } else { DType::Q8_0 };
         if shape.dims().len() < 2 {
             return (DType::F32, data.to_vec());
