@@ -29,6 +29,9 @@ impl Liveness {
             live.extend(assignment.backend_of(output), output, usize::MAX);
             live.survives[graph.storage_of(output).index()] = true;
         }
+        for id in graph.ids() {
+            live.extend_heads(graph, assignment, id);
+        }
         for id in graph.ids().rev().filter(|&id| graph.node(id).op.is_view()) {
             live.extend_through_views(graph, id);
         }
@@ -65,6 +68,28 @@ impl Liveness {
     fn extend(&mut self, backend: BackendId, id: NodeId, until: usize) {
         let deadline = &mut self.last_read[backend.index()][id.index()];
         *deadline = (*deadline).max(Some(until));
+    }
+
+    /// Of one token, what heads are made of and rows that are to be written live until attention reads them: a backend
+    /// may put off all that comes before to then. (A rotation works in place, so its operand needs no more time.)
+    fn extend_heads(&mut self, graph: &ComputeGraph, assignment: &Assignment, id: NodeId) {
+        let node = graph.node(id);
+        let Op::Attention(spec) = node.op else { return };
+        if node.shape.rows != 1 {
+            return;
+        }
+        let backend = assignment.backend_of(id);
+        for &operand in &node.inputs[..3] {
+            let written = graph.node(operand).op == Op::WriteRows;
+            let row = if written { graph.node(operand).inputs[1] } else { operand };
+            let heads = graph.heads(row, spec.head_dim);
+            for value in [Some(row), heads.norm.map(|_| heads.source)].into_iter().flatten() {
+                let storage = graph.storage_of(value);
+                if !graph.node(storage).op.is_leaf() && assignment.backend_of(storage) == backend {
+                    self.extend(backend, value, id.index());
+                }
+            }
+        }
     }
 
     /// A view shows its operand's memory, so the operand lives as long. Later views first, so chains add up.

@@ -12,6 +12,7 @@ mod attention;
 mod element;
 mod gather;
 mod halt;
+mod heads;
 mod matmul;
 mod norm;
 mod order;
@@ -26,6 +27,7 @@ pub(crate) use places::{Places, bounds, outside};
 pub(crate) use prepare::prepare;
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use minfer_graph::{BackendError, BatchCounts, BufId, NodeId};
 
@@ -39,6 +41,8 @@ use order::LiveRows;
 pub(crate) struct Run<'a> {
     kernels: &'static Kernels,
     team: &'a Team<'a>,
+    /// By number; 0 when the run starts.
+    counters: &'a [AtomicUsize],
     /// Rows that are computed; at least 1.
     live: usize,
 }
@@ -74,6 +78,8 @@ struct Indices {
 pub(crate) struct Program {
     steps: Vec<Step>,
     indices: Vec<Indices>,
+    /// What threads of a step tell each other without a barrier.
+    counters: Box<[AtomicUsize]>,
     /// Buffers that the steps point into.
     buffers: Vec<BufId>,
     /// Keeps the weights alive that the steps point into.
@@ -108,10 +114,15 @@ impl Program {
         Ok(())
     }
 
+    /// Makes the program ready for a run; every run needs it anew.
+    pub(crate) fn rewind(&self) {
+        self.counters.iter().for_each(|counter| counter.store(0, Ordering::Relaxed));
+    }
+
     /// One thread's share of the whole program, up to the step where `halt` ends it for all threads.
     ///
     /// # Safety
-    /// [`Program::check_indices`] must have succeeded with the same counts, and the program's buffers must not be used
+    /// [`Program::rewind`] was called, [`Program::check_indices`] has succeeded with the same counts, and the program's buffers must not be used
     /// by anything else until all threads of the team have returned.
     pub(crate) unsafe fn run(
         &self,
@@ -127,7 +138,7 @@ impl Program {
             let live = step.rows.count(counts);
             if live > 0 {
                 // SAFETY: the caller's promise, and `prepare` put barriers between conflicting steps.
-                unsafe { step.work.run(&Run { kernels, team, live }) };
+                unsafe { step.work.run(&Run { kernels, team, counters: &self.counters, live }) };
             }
         }
     }
@@ -148,7 +159,13 @@ impl Program {
         }
         let rows = LiveRows { rows: minfer_graph::Rows::Fixed, shape: minfer_graph::Shape::new(1, 1) };
         let steps = vec![Step { wait: false, rows, work: Box::new(Panics) }];
-        Self { steps, indices: Vec::new(), buffers: Vec::new(), _weights: Vec::new() }
+        Self {
+            steps,
+            indices: Vec::new(),
+            counters: Box::default(),
+            buffers: Vec::new(),
+            _weights: Vec::new(),
+        }
     }
 
     /// How often all threads wait for each other.

@@ -1,8 +1,12 @@
 //! Turns a segment into a program: one pass over its nodes, in execution order.
 
+use std::ops::Range;
+use std::sync::atomic::AtomicUsize;
+
 use minfer_graph::{BackendError, CNode, NodeId, Op, Segment};
 use minfer_tensor::{Bytes, DType};
 
+use super::heads::Folds;
 use super::order::{Access, LiveRows, Order, Span, Split};
 use super::places::{Place, Places, outside, refused, unsupported};
 use super::scratch::{AngleTables, NodeScratch};
@@ -13,25 +17,28 @@ use crate::spec::{CpuSpec, key_block};
 type Result<T> = std::result::Result<T, BackendError>;
 
 /// Checks a segment and resolves it to a program.
-pub(crate) fn prepare(spec: &CpuSpec, places: Places<'_>) -> Result<Program> {
+pub(crate) fn prepare(spec: &CpuSpec, mut places: Places<'_>) -> Result<Program> {
     let mut preparer = Preparer {
         threads: spec.threads(),
         tables: AngleTables::of(places.segment.graph),
+        folds: Folds::of(&mut places),
         places,
         order: Order::default(),
         steps: Vec::new(),
         indices: Vec::new(),
+        counters: 0,
         filled_tables: Vec::new(),
         quantized: None,
     };
     for &id in preparer.segment().nodes {
         preparer.node(id)?;
     }
-    let Preparer { places, steps, indices, .. } = preparer;
+    let Preparer { places, steps, indices, counters, .. } = preparer;
+    let counters = (0..counters).map(|_| AtomicUsize::new(0)).collect();
     let (mut buffers, weights) = (places.used_buffers, places.used_weights);
     buffers.sort_unstable();
     buffers.dedup();
-    Ok(Program { steps, indices, buffers, _weights: weights })
+    Ok(Program { steps, indices, counters, buffers, _weights: weights })
 }
 
 /// A program in the making.
@@ -39,10 +46,13 @@ pub(super) struct Preparer<'a> {
     pub(super) threads: usize,
     /// The angle tables at the start of the scratch.
     pub(super) tables: AngleTables,
+    /// What attention makes itself.
+    pub(super) folds: Folds,
     places: Places<'a>,
     order: Order,
     steps: Vec<Step>,
     indices: Vec<Indices>,
+    counters: usize,
     /// Angle tables that an earlier step has filled, by their offset in the scratch.
     pub(super) filled_tables: Vec<usize>,
     /// The activations that the scratch holds as int8 now.
@@ -59,6 +69,9 @@ pub(super) struct Scratch {
 
 impl<'a> Preparer<'a> {
     fn node(&mut self, id: NodeId) -> Result<()> {
+        if self.folds.covers(id) {
+            return Ok(());
+        }
         match &self.get(id).op {
             Op::Weight(_) | Op::Input(_) | Op::State(_) | Op::Reshape | Op::SliceRows { .. } => Ok(()),
             Op::GetRows => gather::prepare(self, id),
@@ -184,6 +197,13 @@ impl<'a> Preparer<'a> {
                 Err(BackendError::Device { backend: crate::spec::NAME.to_owned(), what })
             }
         }
+    }
+
+    /// The numbers of `count` new counters.
+    pub(super) fn counters(&mut self, count: usize) -> Range<usize> {
+        let first = self.counters;
+        self.counters += count;
+        first..self.counters
     }
 
     /// Whether `span` was just written with this split.

@@ -4,7 +4,7 @@
 use minfer_graph::{BackendError, NodeId, RopeSpec, RopeStyle};
 
 use super::element::copy_unless_same;
-use super::order::{Access, Split};
+use super::order::{Access, Span, Split};
 use super::places::{Place, refused};
 use super::prepare::Preparer;
 use super::scratch::AngleTable;
@@ -16,16 +16,40 @@ pub(super) fn prepare(p: &mut Preparer<'_>, id: NodeId, spec: &RopeSpec) -> Resu
     let (x, x_span) = p.floats(node.inputs[0])?;
     let (out, out_span) = p.result(id, &[node.inputs[0]])?;
     let rows = p.live_rows(id);
-    let table = angles(p, id)?;
+    let (turn, table) = turn(p, id, spec)?;
     let accesses = [
         Access::read(x_span, Split::Rows(rows)),
-        Access::read(table.span(), Split::Rows(rows)),
+        Access::read(table, Split::Rows(rows)),
         Access::write(out_span, Split::Rows(rows)),
     ];
-    let angles = Floats { first: table.first.cast(), cols: spec.n_rot };
-    let halves = spec.style == RopeStyle::Halves;
-    p.push(rows, &accesses, Rope { x, out, angles, head_dim: spec.head_dim, halves });
+    p.push(rows, &accesses, Rope { x, out, turn, head_dim: spec.head_dim });
     Ok(())
+}
+
+/// How heads are turned.
+#[derive(Clone, Copy)]
+pub(super) struct Turn {
+    angles: Floats,
+    halves: bool,
+}
+
+impl Turn {
+    /// Turns heads of row `row`.
+    ///
+    /// # Safety
+    /// The row of the angle table must exist, and nobody may write it.
+    pub(super) unsafe fn apply(&self, run: &Run<'_>, row: usize, heads: &mut [f32], head_dim: usize) {
+        // SAFETY: the caller's promise.
+        let (cos, sin) = unsafe { self.angles.row(row) }.split_at(self.angles.cols / 2);
+        run.kernels.rope(heads, head_dim, &RopeAngles { cos, sin }, self.halves);
+    }
+}
+
+/// The rotation of a node, and the memory of its angles.
+pub(super) fn turn(p: &mut Preparer<'_>, id: NodeId, spec: &RopeSpec) -> Result<(Turn, Span), BackendError> {
+    let table = angles(p, id)?;
+    let angles = Floats { first: table.first.cast(), cols: spec.n_rot };
+    Ok((Turn { angles, halves: spec.style == RopeStyle::Halves }, table.span()))
 }
 
 /// The angle table of a node, filled by an earlier step.
@@ -83,21 +107,18 @@ impl Work for Angles {
 struct Rope {
     x: Floats,
     out: Floats,
-    angles: Floats,
+    turn: Turn,
     head_dim: usize,
-    halves: bool,
 }
 
 impl Work for Rope {
     unsafe fn run(&self, run: &Run<'_>) {
         for row in run.rows() {
             // SAFETY: threads take disjoint rows; the operand is the result itself or does not overlap it.
-            let (out, angles) = unsafe {
+            unsafe {
                 copy_unless_same(self.x, self.out, row, 0..self.out.cols);
-                (self.out.row_mut(row), self.angles.row(row))
-            };
-            let (cos, sin) = angles.split_at(self.angles.cols / 2);
-            run.kernels.rope(out, self.head_dim, &RopeAngles { cos, sin }, self.halves);
+                self.turn.apply(run, row, self.out.row_mut(row), self.head_dim);
+            }
         }
     }
 }

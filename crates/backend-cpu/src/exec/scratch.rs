@@ -71,10 +71,13 @@ impl NodeScratch {
         }
     }
 
-    /// Partial results are kept only where one token's keys are shared out.
+    /// Partial results are kept only where one token's keys are shared out. There, each thread has room for the heads that
+    /// it makes: a row of queries, and one head of keys or values.
     fn attention(spec: &AttentionSpec, rows: usize, n_ctx: usize, threads: usize) -> Self {
         let kernel = attention_kernel(spec);
-        let thread = round_up(kernels::attention_scratch_bytes(&kernel));
+        let heads = if rows == 1 { (spec.n_heads + 1).saturating_mul(spec.head_dim) } else { 0 };
+        let thread = kernels::attention_scratch_bytes(&kernel);
+        let thread = round_up(thread.saturating_add(heads.saturating_mul(size_of::<f32>())));
         let partials =
             spec.n_heads.saturating_mul(n_ctx.div_ceil(CHUNK)).saturating_mul(kernel.partial_len());
         let shared = if rows == 1 { round_up(partials.saturating_mul(size_of::<f32>())) } else { 0 };

@@ -1,19 +1,25 @@
 //! Rows into a state, rounded to its type.
 
-use std::ops::Range;
-
 use minfer_graph::{BackendError, NodeId};
 use minfer_tensor::DType;
 use minfer_tensor::quant::{Q8_0, QK};
 
-use super::order::{Access, Split};
+use super::order::{Access, Span, Split};
 use super::places::{Place, refused, unsupported};
 use super::prepare::Preparer;
 use super::{Floats, Run, Work};
-use crate::kernels::{KEY_BLOCK, ROW_UNIT};
+use crate::kernels::{KEY_BLOCK, Kernels, ROW_UNIT};
 use crate::spec::head_unit;
 
-pub(super) fn prepare(p: &mut Preparer<'_>, id: NodeId) -> Result<(), BackendError> {
+/// Where a node writes.
+pub(super) struct Target {
+    pub(super) cache: Cache,
+    positions: *const i32,
+    pub(super) positions_span: Span,
+}
+
+/// Resolves and checks where a node writes.
+pub(super) fn target(p: &mut Preparer<'_>, id: NodeId) -> Result<Target, BackendError> {
     let node = p.get(id);
     let [state_id, x_id, positions] = [node.inputs[0], node.inputs[1], node.inputs[2]];
     let dtype = p.get(state_id).dtype;
@@ -26,9 +32,17 @@ pub(super) fn prepare(p: &mut Preparer<'_>, id: NodeId) -> Result<(), BackendErr
     }
     let rows = p.live_rows(x_id);
     let (positions, positions_span) = p.row_numbers(positions, id, rows, node.shape.rows)?;
+    let cache = Cache { state, dtype, cols: x.cols, key_blocks: p.key_blocks(state_id) };
+    Ok(Target { cache, positions, positions_span })
+}
+
+pub(super) fn prepare(p: &mut Preparer<'_>, id: NodeId) -> Result<(), BackendError> {
+    let x_id = p.get(id).inputs[1];
+    let Target { cache, positions, positions_span } = target(p, id)?;
+    let ((x, x_span), rows) = (p.floats(x_id)?, p.live_rows(x_id));
     // Two rows may name one position: a thread that writes columns of all rows leaves the last. One row can't.
     let by_rows = rows.shape.rows == 1;
-    let unit = dtype.block_len().max(ROW_UNIT);
+    let unit = cache.dtype.block_len().max(ROW_UNIT);
     let split = match unit {
         _ if by_rows => Split::Rows(rows),
         ROW_UNIT => Split::Cols(rows),
@@ -38,20 +52,16 @@ pub(super) fn prepare(p: &mut Preparer<'_>, id: NodeId) -> Result<(), BackendErr
     let accesses = [
         Access::read(x_span, split),
         Access::read(positions_span, Split::Any),
-        Access::write(state.span(), Split::Any),
+        Access::write(cache.span(), Split::Any),
     ];
-    let key_blocks = p.key_blocks(state_id);
-    p.push(rows, &accesses, WriteRows { x, positions, state, dtype, key_blocks, unit, by_rows });
+    p.push(rows, &accesses, WriteRows { x, positions, cache, unit, by_rows });
     Ok(())
 }
 
 struct WriteRows {
     x: Floats,
     positions: *const i32,
-    state: Place,
-    dtype: DType,
-    /// Blocks at the start in which rows are columns.
-    key_blocks: usize,
+    cache: Cache,
     /// Threads split columns at multiples of this.
     unit: usize,
     by_rows: bool,
@@ -69,45 +79,60 @@ impl Work for WriteRows {
             let Ok(position) = usize::try_from(unsafe { *self.positions.add(row) }) else { continue };
             // SAFETY: positions were checked against the state's rows before the run; threads write disjoint columns,
             // or there is one row.
-            unsafe { self.write(run, row, position, cols.clone()) };
+            unsafe { self.cache.put(run.kernels, self.x.part(row, cols.clone()), position, cols.start) };
         }
     }
 }
 
-impl WriteRows {
-    /// Some columns of a row, whole blocks of them.
+/// Keys or values of positions.
+#[derive(Clone)]
+pub(super) struct Cache {
+    state: Place,
+    dtype: DType,
+    /// Elements of a position.
+    cols: usize,
+    /// Blocks at the start in which rows are columns.
+    key_blocks: usize,
+}
+
+impl Cache {
+    /// Its memory.
+    pub(super) fn span(&self) -> Span {
+        self.state.span()
+    }
+
+    /// Writes the columns of a position from `first` on, whole blocks of them.
     ///
     /// # Safety
-    /// The row and the position must exist, and nobody else may use these columns of the position.
-    unsafe fn write(&self, run: &Run<'_>, row: usize, position: usize, cols: Range<usize>) {
-        let first = position * self.x.cols + cols.start;
+    /// The position must exist and have these columns, and nobody else may use them.
+    pub(super) unsafe fn put(&self, kernels: &Kernels, x: &[f32], position: usize, first: usize) {
         // SAFETY: the caller's promise; rows of a state are whole blocks.
         unsafe {
-            let x = self.x.part(row, cols.clone());
             if position / KEY_BLOCK < self.key_blocks {
-                return self.write_column(run, x, position, cols.start);
+                return self.put_column(kernels, x, position, first);
             }
+            let at = position * self.cols + first;
             match self.dtype {
-                DType::F16 => run.kernels.to_f16(self.elements(first, x.len()), x),
-                DType::Q8_0 => run.kernels.to_q8_0(self.elements::<Q8_0>(first / QK, x.len() / QK), x),
-                _ => self.elements::<f32>(first, x.len()).copy_from_slice(x),
+                DType::F16 => kernels.to_f16(self.elements(at, x.len()), x),
+                DType::Q8_0 => kernels.to_q8_0(self.elements::<Q8_0>(at / QK, x.len() / QK), x),
+                _ => self.elements::<f32>(at, x.len()).copy_from_slice(x),
             }
         }
     }
 
-    /// A part of a row as a column of its block: `x` belongs at `position`, from column `first` on.
+    /// The same where a position is a column of its block.
     ///
     /// # Safety
-    /// As [`WriteRows::write`].
-    unsafe fn write_column(&self, run: &Run<'_>, x: &[f32], position: usize, first: usize) {
-        let block = position / KEY_BLOCK * KEY_BLOCK * self.x.cols + position % KEY_BLOCK;
+    /// As [`Cache::put`].
+    unsafe fn put_column(&self, kernels: &Kernels, x: &[f32], position: usize, first: usize) {
+        let block = position / KEY_BLOCK * KEY_BLOCK * self.cols + position % KEY_BLOCK;
         let at = |col: usize| block + (first + col) * KEY_BLOCK;
         // SAFETY: the caller's promise; the block is whole, so each of its columns has a place for the position.
         unsafe {
             if self.dtype == DType::F16 {
                 let mut halves = [0; ROW_UNIT];
                 for (nth, x) in x.chunks(ROW_UNIT).enumerate() {
-                    run.kernels.to_f16(&mut halves[..x.len()], x);
+                    kernels.to_f16(&mut halves[..x.len()], x);
                     for (i, &half) in halves[..x.len()].iter().enumerate() {
                         self.state.first.cast::<u16>().add(at(nth * ROW_UNIT + i)).write(half);
                     }

@@ -6,6 +6,7 @@
 mod builder;
 mod error;
 mod graph;
+mod heads;
 mod node;
 mod op;
 mod print;
@@ -16,6 +17,7 @@ mod verify;
 pub use builder::GraphBuilder;
 pub use error::GraphError;
 pub use graph::{ComputeGraph, StateDecl, WeightDecl};
+pub use heads::Heads;
 pub(crate) use node::handle;
 pub use node::{CNode, InputId, NodeId, Rows, Shape, StateId, WeightId};
 pub use op::{Activation, AttentionSpec, Op, RopeSpec, RopeStyle};

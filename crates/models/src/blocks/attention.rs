@@ -49,33 +49,24 @@ impl Attention {
         })
     }
 
-    /// Writes the keys and values of the rows of `x` `[n, n_embd]`; gives the regions as they are then.
-    pub(crate) fn store(
+    /// Writes the keys and values of the rows of `x` `[n, n_embd]`. If `attends`, gives what the rows see of what is
+    /// stored then: `[n, n_heads * head_dim]`, to be projected by [`project`](Self::project).
+    ///
+    /// All products come first: a backend may do them one after the other, and the rest of the work by heads.
+    pub(crate) fn build(
         &self,
         b: &mut Build<'_>,
         x: NodeId,
         kv: &Kv,
-    ) -> Result<(NodeId, NodeId), GraphError> {
-        let k = self.k.build(b, x)?;
+        attends: bool,
+    ) -> Result<Option<NodeId>, GraphError> {
+        let q = attends.then(|| self.q.build(b, x)).transpose()?;
+        let (k, v) = (self.k.build(b, x)?, self.v.build(b, x)?);
+        let q = q.map(|q| self.rotated(b, q, self.q_norm, kv)).transpose()?;
         let k = self.rotated(b, k, self.k_norm, kv)?;
-        let v = self.v.build(b, x)?;
         let k = b.graph.write_rows(kv.k, k, kv.positions)?;
         let v = b.graph.write_rows(kv.v, v, kv.positions)?;
-        Ok((k, v))
-    }
-
-    /// What the rows of `x` see of what is stored: `[n, n_heads * head_dim]`, to be projected by
-    /// [`project`](Self::project).
-    pub(crate) fn attend(
-        &self,
-        b: &mut Build<'_>,
-        x: NodeId,
-        (k, v): (NodeId, NodeId),
-        kv: &Kv,
-    ) -> Result<NodeId, GraphError> {
-        let q = self.q.build(b, x)?;
-        let q = self.rotated(b, q, self.q_norm, kv)?;
-        b.graph.attention(q, k, v, kv.positions, self.spec)
+        q.map(|q| b.graph.attention(q, k, v, kv.positions, self.spec)).transpose()
     }
 
     /// Heads back to `[n, n_embd]`.

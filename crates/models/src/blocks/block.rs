@@ -77,11 +77,8 @@ impl Block {
         wanted: Wanted,
     ) -> Result<Option<NodeId>, GraphError> {
         let normed = rms_norm(b, x, self.attn_norm, self.eps)?;
-        let stored = self.attention.store(b, normed, kv)?;
-        if let Wanted::Nothing = wanted {
-            return Ok(None);
-        }
-        let mut heads = self.attention.attend(b, normed, stored, kv)?;
+        let attends = !matches!(wanted, Wanted::Nothing);
+        let Some(mut heads) = self.attention.build(b, normed, kv, attends)? else { return Ok(None) };
         let mut x = x;
         // From here on each row is on its own, so rows without logits need no more work.
         if let Wanted::Rows(ids) = wanted {
