@@ -193,7 +193,7 @@ impl Backend for CpuBackend {
         // the host out of the buffers.
         unsafe { program.check_indices(counts)? };
         program.rewind();
-        let threads = self.watch.before_run();
+        let threads = self.watch.before_run(false);
         let (kernels, pool, halt) = (self.cpu.kernels(), &mut self.pool, Halt::new(cancel));
         let job = AssertUnwindSafe(|| {
             // SAFETY: as above; the indices were checked with these counts, and `run` returns after all threads did.

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 /// Contended time after which threads are taken away: more than a task that wakes up for a moment.
-const SUSTAINED: Duration = Duration::from_millis(40);
+const SUSTAINED: Duration = Duration::from_millis(30);
 /// Time at fewer threads before more are tried, at first.
 const FIRST_WAIT: Duration = Duration::from_millis(200);
 /// The same after many vain tries, which at most cost about one part in a hundred.
@@ -15,6 +15,8 @@ const LONGEST_WAIT: Duration = Duration::from_millis(3200);
 const PROVEN: Duration = Duration::from_secs(1);
 /// Least part of the time for which threads that wait are worth a thread.
 const LEAST_LOSS: f64 = 0.1;
+/// Idle part of a processor that makes a try with it worth while.
+const IDLE: f64 = 0.8;
 
 /// What was seen while a team ran.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +25,8 @@ pub(crate) struct Sample {
     pub(crate) wall: Duration,
     /// Time that its threads were ready but had no processor, summed over the threads.
     pub(crate) delay: Duration,
+    /// Time that all processors of the machine have been idle so far, summed over them, if the system tells.
+    pub(crate) idle: Option<Duration>,
 }
 
 /// Chooses the number of threads.
@@ -34,6 +38,9 @@ pub(crate) struct Governor {
     contended: Duration,
     /// Time since the number of threads changed, or since contention ended.
     quiet: Duration,
+    /// Idle time at the start of the quiet time, and at the last sample.
+    idle_before: Option<Duration>,
+    idle: Option<Duration>,
     /// The number before a try that isn't proven yet.
     before: Option<usize>,
     wait: Duration,
@@ -50,10 +57,17 @@ impl Governor {
             active: all,
             contended: Duration::ZERO,
             quiet: Duration::ZERO,
+            idle_before: None,
+            idle: None,
             before: None,
             wait: FIRST_WAIT,
             step: all,
         }
+    }
+
+    /// Threads of the whole team.
+    pub(crate) fn all(&self) -> usize {
+        self.all
     }
 
     /// Threads to run.
@@ -65,6 +79,7 @@ impl Governor {
     pub(crate) fn decide(&mut self, sample: Sample) -> usize {
         let waiting = sample.delay.as_secs_f64() / sample.wall.as_secs_f64().max(f64::MIN_POSITIVE);
         // Each delay holds up the whole team, and a thread less costs a part of 1/active: most of that must be lost.
+        let idle_before = std::mem::replace(&mut self.idle, sample.idle);
         let contended = waiting > (0.8 / self.active as f64).max(LEAST_LOSS);
         if contended && self.active > 1 {
             self.contended += sample.wall;
@@ -72,20 +87,36 @@ impl Governor {
             if self.contended >= SUSTAINED {
                 self.lower(waiting);
             }
-        } else {
-            self.contended = Duration::ZERO;
-            self.quiet += sample.wall;
-            if self.before.is_some() && self.quiet >= PROVEN {
-                self.before = None;
-                self.wait = FIRST_WAIT;
-                self.step = self.all;
-            }
-            if self.active < self.all && self.before.is_none() && self.quiet >= self.wait {
-                self.before = Some(self.active);
-                self.set((self.active + self.step).min(self.all));
+            return self.active;
+        }
+        self.contended = Duration::ZERO;
+        if self.quiet.is_zero() {
+            self.idle_before = idle_before;
+        }
+        self.quiet += sample.wall;
+        if self.before.is_some() && self.quiet >= PROVEN {
+            self.before = None;
+            self.wait = FIRST_WAIT;
+            self.step = self.all;
+        }
+        if self.active < self.all && self.before.is_none() && self.quiet >= self.wait {
+            match self.step.min(self.idle_processors()) {
+                // Those who hold them would only be pushed aside.
+                0 => self.quiet = Duration::ZERO,
+                step => {
+                    self.before = Some(self.active);
+                    self.set((self.active + step).min(self.all));
+                }
             }
         }
         self.active
+    }
+
+    /// Processors that nobody has used since the quiet time began; no limit if the system doesn't tell.
+    fn idle_processors(&self) -> usize {
+        let (Some(before), Some(now)) = (self.idle_before, self.idle) else { return usize::MAX };
+        let idle = now.saturating_sub(before).as_secs_f64() / self.quiet.as_secs_f64();
+        (idle + 1.0 - IDLE) as usize
     }
 
     /// Takes threads away: those that a vain try added, else as many as wait on average.
@@ -115,8 +146,21 @@ mod tests {
 
     /// Feeds `ticks` samples in which `waiting(active)` threads wait on average; the numbers of threads chosen.
     fn feed(governor: &mut Governor, ticks: usize, waiting: impl Fn(usize) -> f64) -> Vec<usize> {
-        let tick =
-            |_| governor.decide(Sample { wall: TICK, delay: TICK.mul_f64(waiting(governor.active())) });
+        let delay = |active| TICK.mul_f64(waiting(active));
+        let tick = |_| governor.decide(Sample { wall: TICK, delay: delay(governor.active()), idle: None });
+        (0..ticks).map(tick).collect()
+    }
+
+    /// The same with `busy` other processes on `cpus`, on a system that tells how long processors were idle.
+    fn feed_telling(governor: &mut Governor, ticks: usize, cpus: usize, busy: usize) -> Vec<usize> {
+        let mut idle = Duration::from_secs(1000);
+        let tick = |_| {
+            let active = governor.active();
+            let free = cpus.saturating_sub(active + busy);
+            idle += TICK.mul_f64(free as f64);
+            let delay = TICK.mul_f64(crowd(cpus, busy)(active));
+            governor.decide(Sample { wall: TICK, delay, idle: Some(idle) })
+        };
         (0..ticks).map(tick).collect()
     }
 
@@ -141,6 +185,27 @@ mod tests {
             let after = feed(&mut governor, 200, crowd(all, 0));
             assert!(changes(&after) <= 1 && after.last() == Some(&all), "{after:?}");
         }
+    }
+
+    #[test]
+    fn no_thread_is_tried_where_no_processor_is_idle() {
+        for all in [2, 4, 16] {
+            let mut governor = Governor::new(all);
+            feed_telling(&mut governor, 2, all, 1);
+            let beside = feed_telling(&mut governor, 3000, all, 1);
+            assert!(beside.iter().all(|&active| active == all - 1));
+            let after = feed_telling(&mut governor, 30, all, 0);
+            assert!(changes(&after) == 1 && after.last() == Some(&all), "{after:?}");
+        }
+    }
+
+    #[test]
+    fn as_many_threads_are_tried_as_processors_are_idle() {
+        let mut governor = Governor::new(16);
+        feed_telling(&mut governor, 20, 16, 8);
+        assert_eq!(governor.active(), 8);
+        let fewer = feed_telling(&mut governor, 100, 16, 4);
+        assert!(changes(&fewer) == 1 && fewer.last() == Some(&12), "{fewer:?}");
     }
 
     #[test]
@@ -179,7 +244,7 @@ mod tests {
     #[test]
     fn one_long_run_is_evidence_enough() {
         let second = Duration::from_secs(1);
-        assert_eq!(Governor::new(2).decide(Sample { wall: second, delay: second }), 1);
+        assert_eq!(Governor::new(2).decide(Sample { wall: second, delay: second, idle: None }), 1);
     }
 
     #[test]
