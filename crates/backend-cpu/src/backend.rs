@@ -193,7 +193,7 @@ impl Backend for CpuBackend {
         // the host out of the buffers.
         unsafe { program.check_indices(counts)? };
         program.rewind();
-        let threads = self.watch.before_run(false);
+        let threads = self.watch.before_run(program.is_elastic());
         let (kernels, pool, halt) = (self.cpu.kernels(), &mut self.pool, Halt::new(cancel));
         let job = AssertUnwindSafe(|| {
             // SAFETY: as above; the indices were checked with these counts, and `run` returns after all threads did.
@@ -261,8 +261,8 @@ mod tests {
     use minfer_testkit::transformer::Transformer;
 
     #[test]
-    fn a_block_needs_five_barriers_to_decode_and_eleven_for_a_batch() {
-        for (rung, a_block) in [(1, 5), (32, 11)] {
+    fn a_block_needs_five_barriers_to_decode_and_fourteen_for_a_batch() {
+        for (rung, a_block) in [(1, 5), (32, 14)] {
             let barriers = [2, 3].map(|n_layers| {
                 let model = Transformer { n_layers, ..Transformer::TINY };
                 let mut backend = CpuBackend::new(CpuSpec::detect(1)).unwrap();

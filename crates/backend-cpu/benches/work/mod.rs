@@ -1,7 +1,7 @@
 //! Kernels with all that they need to run, on numbers that are the same each time.
 
 use minfer_backend_cpu::kernels::{
-    Attention, KEY_BLOCK, MatMul, ROW_UNIT, attention_scratch_bytes, matmul_scratch_bytes, pack,
+    Attention, KEY_BLOCK, MatMul, ROW_UNIT, Share, attention_scratch_bytes, matmul_scratch_bytes, pack,
     quantized_bytes,
 };
 use minfer_backend_cpu::{AlignedBuf, ByteCounter, Kernels};
@@ -70,7 +70,7 @@ pub(crate) fn product(kernels: &'static Kernels, weights: Weights, tokens: usize
             weights: matrix.as_ptr(),
             packed: packed.then_some(0),
             k,
-            rows: 0..rows,
+            rows: Share::Rows(0..rows),
             tokens,
             x: x.as_ptr(),
             out: out.as_mut_ptr().cast(),

@@ -52,7 +52,8 @@ pub(super) fn prepare(p: &mut Preparer<'_>, id: NodeId, spec: &AttentionSpec) ->
         Kernel { attention, dtype, scratch: scratch.threads.first, scratch_stride: scratch.layout.thread };
     if rows.shape.rows > 1 {
         accesses.push(Access::read(p.floats(q)?.1, Split::Any));
-        p.push(rows, &accesses, Tiles(kernel));
+        let taken = p.counters(1).start;
+        p.push(rows, &accesses, Tiles { kernel, taken });
         return Ok(());
     }
     let heads = heads::prepare(p, id, spec.head_dim, &mut accesses)?;
@@ -76,19 +77,26 @@ impl Kernel {
     }
 }
 
-struct Tiles(Kernel);
+struct Tiles {
+    kernel: Kernel,
+    /// Counter of the tiles that are taken.
+    taken: usize,
+}
 
 impl Work for Tiles {
     unsafe fn run(&self, run: &Run<'_>) {
-        let Kernel { attention, dtype, .. } = &self.0;
+        let Kernel { attention, dtype, .. } = &self.kernel;
         let wanted = run.team.count() * TILES_PER_THREAD;
         let rows = (run.live * attention.kv_heads).div_ceil(wanted).clamp(1, TILE);
         let tiles = run.live.div_ceil(rows);
-        for item in run.items(tiles * attention.kv_heads) {
+        // Late rows see more keys, and are taken first.
+        for item in
+            run.take(self.taken, tiles * attention.kv_heads).map(|item| tiles * attention.kv_heads - 1 - item)
+        {
             let (tile, kv_head) = (item / attention.kv_heads, item % attention.kv_heads);
             let tokens = tile * rows..run.live.min((tile + 1) * rows);
             // SAFETY: positions were checked against the states' rows; each tile and key head is one thread's.
-            unsafe { run.kernels.attend(attention, *dtype, kv_head, tokens, self.0.scratch(run)) };
+            unsafe { run.kernels.attend(attention, *dtype, kv_head, tokens, self.kernel.scratch(run)) };
         }
     }
 }

@@ -9,10 +9,13 @@ use super::places::{Place, refused};
 use super::prepare::{Preparer, Scratch, takes_int8};
 use super::scratch::NodeScratch;
 use super::{Floats, Run, Work};
-use crate::kernels::MatMul;
+use crate::kernels::{MatMul, ROW_UNIT, Share};
 
 /// Sixteen rows of weights must be shorter than this, so that a kernel reaches them by 32-bit offsets.
 const MAX_ROW_BYTES: usize = (1 << 31) / 16;
+
+/// Parts of a product that a thread takes on average, where it takes one after the other.
+const UNITS_PER_THREAD: usize = 8;
 
 /// Int8 activations in the scratch.
 #[derive(Clone, Copy, Debug)]
@@ -49,19 +52,26 @@ pub(super) fn prepare(p: &mut Preparer<'_>, id: NodeId) -> Result<(), BackendErr
         return Err(refused(id, &format!("has weight rows of {row_bytes} bytes, too long for the kernels")));
     }
     let rows = p.live_rows(id);
+    // Who waits for a processor has few rows of a batch, and holds up none of the others for long. One row's products
+    // are short, and what follows takes over each thread's columns without a barrier.
+    let (taken, split) = if rows.shape.rows == 1 {
+        (None, Split::Cols(rows))
+    } else {
+        (Some(p.counters(1).start), Split::Any)
+    };
     let mut step = Product {
         dtype: weight.dtype,
         weights: weights.first,
         packed: p.row_in_panel(w),
         k: weight.shape.cols,
         out,
+        taken,
         x: std::ptr::null(),
         x_stride: 0,
         scratch: std::ptr::null_mut(),
         scratch_stride: 0,
     };
-    let mut accesses =
-        vec![Access::read(weights.span(), Split::Any), Access::write(out_span, Split::Cols(rows))];
+    let mut accesses = vec![Access::read(weights.span(), Split::Any), Access::write(out_span, split)];
     if int8 {
         let scratch = p.scratch(id)?;
         let quantized = quantize(p, x, scratch)?;
@@ -191,6 +201,8 @@ struct Product {
     packed: Option<usize>,
     k: usize,
     out: Floats,
+    /// Counter of the rows of the weight that are taken, if threads don't have fixed shares.
+    taken: Option<usize>,
     x: *const u8,
     x_stride: usize,
     scratch: *mut u8,
@@ -199,10 +211,14 @@ struct Product {
 
 impl Work for Product {
     unsafe fn run(&self, run: &Run<'_>) {
-        let rows = run.cols(self.out.cols);
-        if rows.is_empty() {
-            return;
-        }
+        let rows = match self.taken {
+            Some(counter) => Share::Rest {
+                taken: &run.counters[counter],
+                rows: self.out.cols,
+                unit: self.out.cols.div_ceil(run.team.count() * UNITS_PER_THREAD).next_multiple_of(ROW_UNIT),
+            },
+            None => Share::Rows(run.cols(self.out.cols)),
+        };
         let thread = run.team.index();
         let product = MatMul {
             dtype: self.dtype,

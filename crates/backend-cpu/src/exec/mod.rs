@@ -80,6 +80,8 @@ pub(crate) struct Program {
     indices: Vec<Indices>,
     /// What threads of a step tell each other without a barrier.
     counters: Box<[AtomicUsize]>,
+    /// Whether it computes so many rows that threads take parts of steps as they can.
+    elastic: bool,
     /// Buffers that the steps point into.
     buffers: Vec<BufId>,
     /// Keeps the weights alive that the steps point into.
@@ -112,6 +114,11 @@ impl Program {
             }
         }
         Ok(())
+    }
+
+    /// Whether a thread that waits for a processor holds up none of the others for long.
+    pub(crate) fn is_elastic(&self) -> bool {
+        self.elastic
     }
 
     /// Makes the program ready for a run; every run needs it anew.
@@ -163,6 +170,7 @@ impl Program {
             steps,
             indices: Vec::new(),
             counters: Box::default(),
+            elastic: false,
             buffers: Vec::new(),
             _weights: Vec::new(),
         }
@@ -183,6 +191,12 @@ impl Run<'_> {
     /// This thread's columns.
     fn cols(&self, cols: usize) -> Range<usize> {
         self.team.share(cols, ROW_UNIT)
+    }
+
+    /// Work items that no other thread has taken yet, one after the other.
+    fn take(&self, counter: usize, count: usize) -> impl Iterator<Item = usize> {
+        let taken = &self.counters[counter];
+        std::iter::repeat_with(|| taken.fetch_add(1, Ordering::Relaxed)).take_while(move |&item| item < count)
     }
 
     /// This thread's work items, dealt out in turn.

@@ -16,6 +16,9 @@ use crate::spec::{CpuSpec, key_block};
 
 type Result<T> = std::result::Result<T, BackendError>;
 
+/// Rows of products from which on a step is long beside the time that a thread may have to wait for a processor.
+const ELASTIC_FROM: usize = 64;
+
 /// Checks a segment and resolves it to a program.
 pub(crate) fn prepare(spec: &CpuSpec, mut places: Places<'_>) -> Result<Program> {
     let mut preparer = Preparer {
@@ -33,12 +36,16 @@ pub(crate) fn prepare(spec: &CpuSpec, mut places: Places<'_>) -> Result<Program>
     for &id in preparer.segment().nodes {
         preparer.node(id)?;
     }
+    let elastic = preparer.segment().nodes.iter().any(|&id| {
+        let node = preparer.get(id);
+        node.op == Op::MatMul && node.shape.rows >= ELASTIC_FROM
+    });
     let Preparer { places, steps, indices, counters, .. } = preparer;
     let counters = (0..counters).map(|_| AtomicUsize::new(0)).collect();
     let (mut buffers, weights) = (places.used_buffers, places.used_weights);
     buffers.sort_unstable();
     buffers.dedup();
-    Ok(Program { steps, indices, counters, buffers, _weights: weights })
+    Ok(Program { steps, indices, counters, elastic, buffers, _weights: weights })
 }
 
 /// A program in the making.

@@ -3,6 +3,7 @@
 //! Every output is sixteen fused lanes along `k` (the tail padded with zeros), summed by the fixed tree.
 #![allow(unsafe_code, reason = "pointer kernels; `DenseMatMul` states the contract")]
 
+use super::share::Share;
 use super::simd::{LANES, Op, Simd};
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -63,11 +64,11 @@ unsafe fn load_some<S: Simd, W: Float>(s: S, p: *const W::Bits, count: usize) ->
 
 /// `out[token * stride + row]` for some rows of float weights and all tokens.
 #[derive(Clone)]
-pub(crate) struct DenseMatMul {
+pub(crate) struct DenseMatMul<'a> {
     /// `[rows][k]`, aligned as its type.
     pub(crate) weights: *const u8,
     pub(crate) k: usize,
-    pub(crate) rows: Range<usize>,
+    pub(crate) rows: Share<'a>,
     pub(crate) tokens: usize,
     /// `[tokens][k]`.
     pub(crate) x: *const f32,
@@ -76,20 +77,31 @@ pub(crate) struct DenseMatMul {
 }
 
 /// A [`DenseMatMul`] with weights of one type.
-pub(crate) struct FloatMatMul<W>(pub(crate) DenseMatMul, pub(crate) PhantomData<W>);
+pub(crate) struct FloatMatMul<'a, W>(pub(crate) DenseMatMul<'a>, pub(crate) PhantomData<W>);
 
-impl<W: Float> Op for FloatMatMul<W> {
+impl<W: Float> Op for FloatMatMul<'_, W> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
         let m = self.0;
-        let mut row = m.rows.start;
-        while row < m.rows.end {
-            let rows = if m.rows.end - row >= S::DENSE_TILE { S::DENSE_TILE } else { 1 };
+        let mut share = m.rows.clone();
+        while let Some(rows) = share.next(usize::MAX / 2) {
+            m.rows::<S, W>(s, rows);
+        }
+    }
+}
+
+impl DenseMatMul<'_> {
+    /// Some rows.
+    #[inline(always)]
+    fn rows<S: Simd, W: Float>(&self, s: S, range: Range<usize>) {
+        let m = self;
+        let mut row = range.start;
+        while row < range.end {
+            let rows = if range.end - row >= S::DENSE_TILE { S::DENSE_TILE } else { 1 };
             let mut token = 0;
             while token < m.tokens {
                 let tokens = if m.tokens - token >= S::DENSE_TILE { S::DENSE_TILE } else { 1 };
-                let m = &m;
                 match (rows, tokens) {
                     (4, 4) => s.run(Tile::<W, 4, 4> { m, row, token, float: PhantomData }),
                     (4, _) => s.run(Tile::<W, 4, 1> { m, row, token, float: PhantomData }),
@@ -108,7 +120,7 @@ impl<W: Float> Op for FloatMatMul<W> {
 
 /// `R` rows times `T` tokens.
 struct Tile<'a, W, const R: usize, const T: usize> {
-    m: &'a DenseMatMul,
+    m: &'a DenseMatMul<'a>,
     row: usize,
     token: usize,
     float: PhantomData<W>,

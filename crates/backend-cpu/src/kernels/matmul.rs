@@ -16,6 +16,7 @@ mod weights;
 
 use super::format::{Form, Format, Formula};
 use super::quantize::{GROUP, QuantLayout, QuantTile, TILE};
+use super::share::Share;
 use super::simd::{LANES, Op, Rows, Simd};
 use packed::Packed;
 use panel::{Expand, Panel, PanelGroup};
@@ -30,13 +31,13 @@ const _: () = assert!(PANEL_FROM <= TILE);
 
 /// `out[token * stride + row]` for some rows of a weight matrix and all tokens.
 #[derive(Clone)]
-pub(crate) struct MatMul {
+pub(crate) struct MatMul<'a> {
     /// Rows, each a whole number of blocks, as in the file or packed.
     pub(crate) weights: *const u8,
     /// If they are packed, which row of the first panel is row 0.
     pub(crate) packed: Option<usize>,
     /// Rows to compute.
-    pub(crate) rows: Range<usize>,
+    pub(crate) rows: Share<'a>,
     pub(crate) layout: QuantLayout,
     pub(crate) tokens: usize,
     /// Quantized activations.
@@ -54,9 +55,9 @@ pub(crate) fn scratch_bytes(layout: QuantLayout, tokens: usize) -> usize {
 }
 
 /// A [`MatMul`] with weights of one format.
-pub(crate) struct QuantMatMul<F>(pub(crate) MatMul, pub(crate) PhantomData<F>);
+pub(crate) struct QuantMatMul<'a, F>(pub(crate) MatMul<'a>, pub(crate) PhantomData<F>);
 
-impl<F: Format> Op for QuantMatMul<F> {
+impl<F: Format> Op for QuantMatMul<'_, F> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
@@ -69,51 +70,53 @@ impl<F: Format> Op for QuantMatMul<F> {
         s.run(Correct::<F> { m: m.clone(), out: corrections, format: PhantomData });
         // Of packed rows, whole panels are computed, though not all of their lanes may be asked for.
         let first = m.packed.unwrap_or(0);
-        let mut row = m.rows.start;
-        while row < m.rows.end {
-            let skip = if m.packed.is_some() { (first + row) % LANES } else { 0 };
-            let count = (LANES - skip).min(m.rows.end - row);
-            let base = m.weights.wrapping_add((first + row - skip) * row_bytes);
-            let (blocks, format) = (groups / F::GROUPS, PhantomData);
-            let rows = InFile::<F> { base, rows: Rows::new(row_bytes, count), blocks, format };
-            let panels = InPanels::<F> { base, blocks, format };
-            match (wide, m.packed.is_some()) {
-                (true, true) => s.run(Expand { w: panels, out: panel, format }),
-                (true, false) => s.run(Expand { w: rows, out: panel, format }),
-                (false, _) => {}
-            }
-            for i in 0..m.layout.tiles() {
-                let tile = m.layout.tile(m.acts, i);
-                let job = Job {
-                    tile,
-                    groups,
-                    corrections: corrections.wrapping_add(tile.start * groups * 2),
-                    out: m.out.wrapping_add(tile.start * m.stride + row),
-                    stride: m.stride,
-                    skip,
-                    count,
-                    from: 0,
-                };
+        let mut share = m.rows.clone();
+        while let Some(Range { start: mut row, end }) = share.next(usize::MAX / 2) {
+            while row < end {
+                let skip = if m.packed.is_some() { (first + row) % LANES } else { 0 };
+                let count = (LANES - skip).min(end - row);
+                let base = m.weights.wrapping_add((first + row - skip) * row_bytes);
+                let (blocks, format) = (groups / F::GROUPS, PhantomData);
+                let rows = InFile::<F> { base, rows: Rows::new(row_bytes, count), blocks, format };
+                let panels = InPanels::<F> { base, blocks, format };
                 match (wide, m.packed.is_some()) {
-                    (true, _) => job.panel::<S, F::Formula>(s, panel),
-                    (false, true) => job.packed::<S, F>(s, panels),
-                    (false, false) => job.straight::<S, F>(s, &rows),
+                    (true, true) => s.run(Expand { w: panels, out: panel, format }),
+                    (true, false) => s.run(Expand { w: rows, out: panel, format }),
+                    (false, _) => {}
                 }
+                for i in 0..m.layout.tiles() {
+                    let tile = m.layout.tile(m.acts, i);
+                    let job = Job {
+                        tile,
+                        groups,
+                        corrections: corrections.wrapping_add(tile.start * groups * 2),
+                        out: m.out.wrapping_add(tile.start * m.stride + row),
+                        stride: m.stride,
+                        skip,
+                        count,
+                        from: 0,
+                    };
+                    match (wide, m.packed.is_some()) {
+                        (true, _) => job.panel::<S, F::Formula>(s, panel),
+                        (false, true) => job.packed::<S, F>(s, panels),
+                        (false, false) => job.straight::<S, F>(s, &rows),
+                    }
+                }
+                row += count;
             }
-            row += count;
         }
     }
 }
 
 /// What the zero point or the minimum contributes, per group and token: `[groups][w]` of f32 or i32, or
 /// `[groups][w][2]` of i32, tile by tile (at twice the token's offset).
-struct Correct<F> {
-    m: MatMul,
+struct Correct<'a, F> {
+    m: MatMul<'a>,
     out: *mut u32,
     format: PhantomData<F>,
 }
 
-impl<F: Format> Op for Correct<F> {
+impl<F: Format> Op for Correct<'_, F> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self, _: S) {

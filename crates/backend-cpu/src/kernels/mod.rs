@@ -19,6 +19,7 @@ mod pack;
 mod quantize;
 mod rope;
 mod scalar;
+mod share;
 mod simd;
 #[cfg(test)]
 mod tests;
@@ -26,6 +27,7 @@ mod vector;
 
 pub use attention::{Attention, CHUNK, KEY_BLOCK};
 pub use rope::{RopeAngles, rope_frequencies};
+pub use share::Share;
 
 use attention::{Attend, AttendChunks, MergeChunks};
 use dense::{Bf16, DenseMatMul, F16, F32, FloatMatMul, ToF16};
@@ -51,7 +53,7 @@ pub const ALIGN: usize = 64;
 
 /// `out[token * stride + row] = weights[row] · x[token]` for some rows and all tokens.
 #[derive(Clone, Debug)]
-pub struct MatMul {
+pub struct MatMul<'a> {
     /// Element type of the weights.
     pub dtype: DType,
     /// Weight matrix, `[rows][k]` as in the file or from [`pack`].
@@ -61,7 +63,7 @@ pub struct MatMul {
     /// Row length in elements.
     pub k: usize,
     /// Rows to compute.
-    pub rows: Range<usize>,
+    pub rows: Share<'a>,
     /// Number of tokens.
     pub tokens: usize,
     /// Activations: from [`Kernels::quantize`] if the type is quantized, else f32 `[tokens][k]`.
@@ -78,7 +80,7 @@ pub struct MatMul {
 pub struct Kernels {
     name: &'static str,
     quantize: fn(Quantize),
-    matmul: fn(MatMul),
+    matmul: fn(MatMul<'_>),
     attend: fn(DType, Attend<'_, F16>),
     attend_chunks: fn(DType, AttendChunks<'_, F16>),
     merge_chunks: fn(MergeChunks<'_>),
@@ -219,7 +221,7 @@ impl Kernels {
     /// The pointers must be valid and aligned for what [`MatMul`] says, `k` a multiple of the weights'
     /// block, 16 weight rows shorter than 2 GiB, and no other thread may write the same rows of `out` or use
     /// the same scratch. The weights' type must not be I32.
-    pub unsafe fn matmul(&self, m: MatMul) {
+    pub unsafe fn matmul(&self, m: MatMul<'_>) {
         (self.matmul)(m);
     }
 
@@ -370,7 +372,7 @@ impl Kernels {
     }
 }
 
-impl Op for MatMul {
+impl Op for MatMul<'_> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
@@ -383,8 +385,8 @@ impl Op for MatMul {
     }
 }
 
-impl MatMul {
-    fn dense(self) -> DenseMatMul {
+impl<'a> MatMul<'a> {
+    fn dense(self) -> DenseMatMul<'a> {
         DenseMatMul {
             weights: self.weights,
             k: self.k,
@@ -396,7 +398,7 @@ impl MatMul {
         }
     }
 
-    fn quantized(self) -> matmul::MatMul {
+    fn quantized(self) -> matmul::MatMul<'a> {
         matmul::MatMul {
             weights: self.weights,
             packed: self.packed,

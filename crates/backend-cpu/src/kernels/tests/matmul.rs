@@ -1,3 +1,5 @@
+use std::sync::atomic::AtomicUsize;
+
 use super::*;
 
 const QUANTIZED: [DType; 8] =
@@ -54,7 +56,7 @@ fn packed(dtype: DType, w: &[u8], rows: usize) -> Vec<u8> {
     out
 }
 
-/// One product, the rows split at `splits`.
+/// One product, the rows split at `splits`, or taken one after the other if there are none.
 fn product(
     table: &Kernels,
     dtype: DType,
@@ -83,6 +85,8 @@ fn product_of(
     let mut acts = buffer(if dtype.is_quantized() { quantized_bytes(tokens, k) } else { 0 });
     let mut scratch = buffer(matmul_scratch_bytes(dtype, tokens, k));
     let mut out = vec![f32::NAN; tokens * rows];
+    let taken = AtomicUsize::new(0);
+    let rest = || Share::Rest { taken: &taken, rows, unit: 32 };
     // SAFETY: all buffers have the sizes that the kernels declare.
     unsafe {
         if dtype.is_quantized() {
@@ -96,7 +100,7 @@ fn product_of(
                 weights: w.as_ptr(),
                 packed,
                 k,
-                rows: from..to,
+                rows: if splits.is_empty() { rest() } else { Share::Rows(from..to) },
                 tokens,
                 x,
                 out: out.as_mut_ptr(),
