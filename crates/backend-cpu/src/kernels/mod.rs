@@ -123,7 +123,7 @@ static SCALAR: Kernels = kernel_table!("scalar", scalar::Scalar);
 /// Tables that this processor can run, best first.
 static AVAILABLE: LazyLock<Vec<&'static Kernels>> = LazyLock::new(|| {
     #[cfg(target_arch = "x86_64")]
-    let fast = [avx512::kernels(), avx2::kernels()];
+    let fast = [avx512::kernels(), avx2::vnni::kernels(), avx2::kernels()];
     #[cfg(not(target_arch = "x86_64"))]
     let fast: [Option<&Kernels>; 0] = [];
     fast.into_iter().flatten().chain([&SCALAR]).collect()
@@ -194,7 +194,7 @@ impl Kernels {
         &AVAILABLE
     }
 
-    /// The table `scalar`, `avx2` or `avx512-vnni`, if this processor can run it.
+    /// The table `scalar`, `avx2`, `avx-vnni` or `avx512-vnni`, if this processor can run it.
     pub fn by_name(name: &str) -> Option<&'static Kernels> {
         AVAILABLE.iter().copied().find(|k| k.name == name)
     }
