@@ -184,5 +184,5 @@ macro_rules! memory_methods {
         }
     )*};
 }
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 pub(super) use {memory_methods, methods};
