@@ -1,10 +1,11 @@
 //! Project tasks: `cargo xtask setup | ci | tidy | fetch-models | bench-models | conformance | matrix | ledger |
-//! instructions`.
+//! instructions | cross`.
 // A task's output is what it is for.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 mod ci;
 mod conformance;
+mod cross;
 mod instructions;
 mod ledger;
 mod matrix;
@@ -26,7 +27,8 @@ const USAGE: &str = "usage: cargo xtask TASK
   conformance   compare the release binary with the golden data beside the checkout, if there is any
   matrix        compare memory planned and measured over every kind of request, in half an hour
   ledger        measure what the ledger costs a decode step
-  instructions  compare the instructions of the hot kernels with benches/instructions.json; --update replaces that";
+  instructions  compare the instructions of the hot kernels with benches/instructions.json; --update replaces that
+  cross         test the CPU's kernels for AArch64 under an emulator";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -49,6 +51,7 @@ fn run(args: &[&str]) -> Result<()> {
         ["conformance"] => conformance::run(),
         ["ledger"] => ledger::measure(),
         ["matrix"] => matrix::run(),
+        ["cross"] => cross::run(),
         ["instructions"] => instructions::run(false),
         ["instructions", "--update"] => instructions::run(true),
         _ => bail!("expected a task\n{USAGE}"),

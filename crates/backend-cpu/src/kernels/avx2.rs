@@ -1,60 +1,90 @@
 //! AVX2 with FMA and F16C: a vector is two registers.
 #![allow(unsafe_code, reason = "intrinsics behind a capability token")]
 
-use super::simd::{LANES, Op, Rows, Simd};
+pub(super) mod vnni;
+
+use super::simd::{LANES, Op, Rows, Simd, memory_methods, methods};
 use super::{Kernels, kernel_table};
 use std::arch::x86_64::*;
+use std::marker::PhantomData;
 
-/// Proof that the processor has the instructions that [`Simd::run`] enables.
+/// Proof that the processor has the instructions that [`Dot::run`] enables.
 #[derive(Clone, Copy)]
-pub(crate) struct Avx2(());
+pub(crate) struct Avx2<D>(PhantomData<D>);
 
-impl Avx2 {
-    /// The token, if this processor has all of the instructions.
-    fn new() -> Option<Self> {
-        let found = is_x86_feature_detected!("avx2")
-            && is_x86_feature_detected!("fma")
-            && is_x86_feature_detected!("f16c");
-        found.then_some(Self(()))
-    }
+/// How bytes are multiplied: all in which the levels over AVX2 differ.
+pub(crate) trait Dot: Copy {
+    /// As [`Simd::SIGNED_ZERO`].
+    const SIGNED_ZERO: i32;
+
+    /// One register of [`Simd::signed`].
+    ///
+    /// # Safety
+    /// The processor must have the instructions; so it must for all below.
+    unsafe fn signed(a: __m256i) -> __m256i;
+    /// One register of [`Simd::dot`].
+    unsafe fn dot(acc: __m256i, w: __m256i, a: __m256i) -> __m256i;
+    /// One register of [`Simd::dot_signed`].
+    unsafe fn dot_signed(acc: __m256i, w: __m256i, a: __m256i) -> __m256i;
+    /// [`Simd::run`].
+    unsafe fn run<O: Op>(simd: Avx2<Self>, op: O) -> O::Output;
+}
+
+/// Whether this processor has the instructions that all levels over AVX2 need.
+fn found() -> bool {
+    is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c")
 }
 
 /// The table, if this processor can run it.
 pub(crate) fn kernels() -> Option<&'static Kernels> {
-    static TABLE: Kernels = kernel_table!("avx2", Avx2(()));
-    Avx2::new().map(|_| &TABLE)
+    static TABLE: Kernels = kernel_table!("avx2", Avx2::<Pairs>(PhantomData));
+    found().then_some(&TABLE)
+}
+
+/// Products of pairs as i16, then their sums.
+#[derive(Clone, Copy)]
+struct Pairs;
+
+impl Dot for Pairs {
+    const SIGNED_ZERO: i32 = 0;
+
+    #[inline(always)]
+    unsafe fn signed(a: __m256i) -> __m256i {
+        a
+    }
+    #[inline(always)]
+    unsafe fn dot(acc: __m256i, w: __m256i, a: __m256i) -> __m256i {
+        // SAFETY: the caller's promise. Weights are at most 128, so that no pair overflows.
+        unsafe {
+            let pairs = _mm256_maddubs_epi16(w, a);
+            _mm256_add_epi32(acc, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)))
+        }
+    }
+    #[inline(always)]
+    unsafe fn dot_signed(acc: __m256i, w: __m256i, a: __m256i) -> __m256i {
+        // SAFETY: the caller's promise.
+        unsafe { Self::dot(acc, _mm256_abs_epi8(w), _mm256_sign_epi8(a, w)) }
+    }
+    #[inline(always)]
+    unsafe fn run<O: Op>(simd: Avx2<Self>, op: O) -> O::Output {
+        #[target_feature(enable = "avx2,fma,f16c")]
+        #[inline(never)]
+        fn inner<O: Op>(simd: Avx2<Pairs>, op: O) -> O::Output {
+            op.run(simd)
+        }
+        // SAFETY: the caller's promise.
+        unsafe { inner(simd, op) }
+    }
 }
 
 type F = [__m256; 2];
 type I = [__m256i; 2];
 
-/// Methods that are one expression of intrinsics.
-macro_rules! methods {
-    ($(fn $name:ident($($arg:ident: $ty:ty),*) -> $ret:ty { $body:expr })*) => {$(
-        #[inline(always)]
-        fn $name(self, $($arg: $ty),*) -> $ret {
-            // SAFETY: the token proves that the processor has the instructions.
-            unsafe { $body }
-        }
-    )*};
-}
-
-/// Unsafe methods that are one expression of intrinsics and memory accesses.
-macro_rules! memory_methods {
-    ($(fn $name:ident($($arg:ident: $ty:ty),*) -> $ret:ty { $body:expr })*) => {$(
-        #[inline(always)]
-        unsafe fn $name(self, $($arg: $ty),*) -> $ret {
-            // SAFETY: the token proves the instructions; the caller promises the memory.
-            unsafe { $body }
-        }
-    )*};
-}
-
-impl Simd for Avx2 {
+impl<D: Dot> Simd for Avx2<D> {
     type F = F;
     type I = I;
     type Bytes = I;
-    const SIGNED_ZERO: i32 = 0;
+    const SIGNED_ZERO: i32 = D::SIGNED_ZERO;
     const PANEL_TOKENS: usize = 4;
     const MANY_REGISTERS: bool = false;
     const DENSE_TILE: usize = 2;
@@ -162,12 +192,10 @@ impl Simd for Avx2 {
             };
             [_mm256_and_si256(shifted[0], mask), _mm256_and_si256(shifted[1], mask)]
         }}
-        fn dot(acc: I, w: I, a: I) -> I { [dot(acc[0], w[0], a[0]), dot(acc[1], w[1], a[1])] }
+        fn signed(a: I) -> I { [D::signed(a[0]), D::signed(a[1])] }
+        fn dot(acc: I, w: I, a: I) -> I { [D::dot(acc[0], w[0], a[0]), D::dot(acc[1], w[1], a[1])] }
         fn dot_signed(acc: I, w: I, a: I) -> I {
-            [
-                dot(acc[0], _mm256_abs_epi8(w[0]), _mm256_sign_epi8(a[0], w[0])),
-                dot(acc[1], _mm256_abs_epi8(w[1]), _mm256_sign_epi8(a[1], w[1])),
-            ]
+            [D::dot_signed(acc[0], w[0], a[0]), D::dot_signed(acc[1], w[1], a[1])]
         }
         fn sum_halves(v: [I; 8]) -> [I; 2] {{
             let a = add_lanes([v[0][0], v[1][0], v[2][0], v[3][0]]);
@@ -203,11 +231,6 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
-    fn signed(self, a: I) -> I {
-        a
-    }
-
-    #[inline(always)]
     fn transpose(self, rows: &mut [F; LANES]) {
         // SAFETY: the token proves the instructions.
         unsafe {
@@ -227,13 +250,8 @@ impl Simd for Avx2 {
 
     #[inline(always)]
     fn run<O: Op>(self, op: O) -> O::Output {
-        #[target_feature(enable = "avx2,fma,f16c")]
-        #[inline(never)]
-        fn inner<O: Op>(simd: Avx2, op: O) -> O::Output {
-            op.run(simd)
-        }
         // SAFETY: the token proves the instructions.
-        unsafe { inner(self, op) }
+        unsafe { D::run(self, op) }
     }
 
     #[inline(always)]
@@ -241,14 +259,6 @@ impl Simd for Avx2 {
         // SAFETY: a prefetch never faults; the token proves the instruction.
         unsafe { _mm_prefetch::<_MM_HINT_T1>(p.cast()) }
     }
-}
-
-/// Four products added to each lane: unsigned times signed bytes whose pairs don't overflow i16.
-#[inline]
-#[target_feature(enable = "avx2")]
-fn dot(acc: __m256i, w: __m256i, a: __m256i) -> __m256i {
-    let pairs = _mm256_maddubs_epi16(w, a);
-    _mm256_add_epi32(acc, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)))
 }
 
 /// The sixteen low nibbles, then the sixteen high ones.

@@ -1,7 +1,7 @@
 //! AVX-512 with VNNI: a vector is one register.
 #![allow(unsafe_code, reason = "intrinsics behind a capability token")]
 
-use super::simd::{LANES, Op, Rows, Simd};
+use super::simd::{LANES, Op, Rows, Simd, memory_methods, methods};
 use super::{Kernels, kernel_table};
 use std::arch::x86_64::*;
 
@@ -28,28 +28,6 @@ impl Avx512 {
 pub(crate) fn kernels() -> Option<&'static Kernels> {
     static TABLE: Kernels = kernel_table!("avx512-vnni", Avx512(()));
     Avx512::new().map(|_| &TABLE)
-}
-
-/// Methods that are one expression of intrinsics.
-macro_rules! methods {
-    ($(fn $name:ident($($arg:ident: $ty:ty),*) -> $ret:ty { $body:expr })*) => {$(
-        #[inline(always)]
-        fn $name(self, $($arg: $ty),*) -> $ret {
-            // SAFETY: the token proves that the processor has the instructions.
-            unsafe { $body }
-        }
-    )*};
-}
-
-/// Unsafe methods that are one expression of intrinsics and memory accesses.
-macro_rules! memory_methods {
-    ($(fn $name:ident($($arg:ident: $ty:ty),*) -> $ret:ty { $body:expr })*) => {$(
-        #[inline(always)]
-        unsafe fn $name(self, $($arg: $ty),*) -> $ret {
-            // SAFETY: the token proves the instructions; the caller promises the memory.
-            unsafe { $body }
-        }
-    )*};
 }
 
 impl Simd for Avx512 {

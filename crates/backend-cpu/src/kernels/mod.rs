@@ -15,6 +15,8 @@ mod format;
 mod limits;
 mod math;
 mod matmul;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 mod pack;
 mod quantize;
 mod rope;
@@ -117,7 +119,7 @@ macro_rules! kernel_table {
         }
     };
 }
-#[cfg(target_arch = "x86_64")]
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 use kernel_table;
 
 static SCALAR: Kernels = kernel_table!("scalar", scalar::Scalar);
@@ -125,8 +127,10 @@ static SCALAR: Kernels = kernel_table!("scalar", scalar::Scalar);
 /// Tables that this processor can run, best first.
 static AVAILABLE: LazyLock<Vec<&'static Kernels>> = LazyLock::new(|| {
     #[cfg(target_arch = "x86_64")]
-    let fast = [avx512::kernels(), avx2::kernels()];
-    #[cfg(not(target_arch = "x86_64"))]
+    let fast = [avx512::kernels(), avx2::vnni::kernels(), avx2::kernels()];
+    #[cfg(target_arch = "aarch64")]
+    let fast = [neon::kernels()];
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     let fast: [Option<&Kernels>; 0] = [];
     fast.into_iter().flatten().chain([&SCALAR]).collect()
 });
@@ -196,7 +200,8 @@ impl Kernels {
         &AVAILABLE
     }
 
-    /// The table `scalar`, `avx2` or `avx512-vnni`, if this processor can run it.
+    /// The table of that name, if this processor can run it: `avx512-vnni`, `avx-vnni` or `avx2` on x86-64, `neon-dotprod`
+    /// on AArch64, `scalar` everywhere.
     pub fn by_name(name: &str) -> Option<&'static Kernels> {
         AVAILABLE.iter().copied().find(|k| k.name == name)
     }

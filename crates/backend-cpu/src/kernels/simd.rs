@@ -162,3 +162,27 @@ pub(crate) fn sum_tree(mut x: [f32; LANES]) -> f32 {
     }
     x[0]
 }
+
+/// Methods of a token that are one expression of intrinsics.
+macro_rules! methods {
+    ($(fn $name:ident($($arg:ident: $ty:ty),*) -> $ret:ty { $body:expr })*) => {$(
+        #[inline(always)]
+        fn $name(self, $($arg: $ty),*) -> $ret {
+            // SAFETY: the token proves that the processor has the instructions.
+            unsafe { $body }
+        }
+    )*};
+}
+
+/// Unsafe methods that are one expression of intrinsics and memory accesses.
+macro_rules! memory_methods {
+    ($(fn $name:ident($($arg:ident: $ty:ty),*) -> $ret:ty { $body:expr })*) => {$(
+        #[inline(always)]
+        unsafe fn $name(self, $($arg: $ty),*) -> $ret {
+            // SAFETY: the token proves the instructions; the caller promises the memory.
+            unsafe { $body }
+        }
+    )*};
+}
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+pub(super) use {memory_methods, methods};

@@ -179,6 +179,24 @@ fn a_bad_activation_reaches_every_output() {
 }
 
 #[test]
+fn every_f16_is_read_the_same() {
+    let halves: Vec<u8> = (0..=u16::MAX).flat_map(u16::to_le_bytes).collect();
+    let rows = halves.len() / 2;
+    // A scale, and integers 1.
+    let blocks: Vec<u8> = halves.chunks(2).flat_map(|half| [half, &[1; 32]].concat()).collect();
+    let expected = [
+        product(scalar(), DType::F16, &halves, 1, rows, &[1.0], &[]),
+        product(scalar(), DType::Q8_0, &blocks, 32, rows, &[1.0; 32], &[]),
+    ];
+    for table in fast_tables() {
+        let y = product(table, DType::F16, &halves, 1, rows, &[1.0], &[]);
+        assert_same_bits(&y, &expected[0], table.name());
+        let y = product(table, DType::Q8_0, &blocks, 32, rows, &[1.0; 32], &[]);
+        assert_same_bits(&y, &expected[1], table.name());
+    }
+}
+
+#[test]
 fn zeros_and_tiny_activations_give_zeros() {
     let w = weights(&mut Rng::new(4), DType::Q4_0, 16, 32);
     for x in [0.0, 1e-42, f32::MIN_POSITIVE] {
