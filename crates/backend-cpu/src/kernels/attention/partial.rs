@@ -264,6 +264,8 @@ impl<C: Cached> Partial<'_, C> {
         let a = self.group.a;
         let (row_bytes, col) = (self.row_bytes(), self.group.kv_head * a.head_dim + d);
         let reads_first = from == 0 && d == 0;
+        // Read here and not in the loop, where the compiler thinks that a prefetch might change it.
+        let values = a.v;
         // SAFETY: the caller's promise.
         unsafe {
             let out = self.out.add(from * a.partial_len() + 2 + d);
@@ -279,7 +281,7 @@ impl<C: Cached> Partial<'_, C> {
                 }
                 let mut v = [s.splat(0.0); N];
                 for (n, v) in v.iter_mut().enumerate() {
-                    *v = C::load(s, a.v.add(key * row_bytes), col + n * LANES);
+                    *v = C::load(s, values.add(key * row_bytes), col + n * LANES);
                 }
                 let weights = self.scratch.add(from * BLOCK + key - block);
                 for (t, acc) in acc.iter_mut().enumerate() {
