@@ -57,7 +57,7 @@ impl Simd for Avx2 {
     const SIGNED_ZERO: i32 = 0;
     const PANEL_TILE: (usize, usize) = (1, 4);
     const MANY_REGISTERS: bool = false;
-    const DENSE_TILE: usize = 2;
+    const DENSE_TILE: (usize, usize) = (2, 2);
 
     memory_methods! {
         fn load(p: *const f32) -> F { [_mm256_loadu_ps(p), _mm256_loadu_ps(p.add(8))] }

@@ -59,7 +59,7 @@ impl Simd for Avx512 {
     const SIGNED_ZERO: i32 = 128;
     const PANEL_TILE: (usize, usize) = (2, 6);
     const MANY_REGISTERS: bool = true;
-    const DENSE_TILE: usize = 4;
+    const DENSE_TILE: (usize, usize) = (4, 6);
 
     memory_methods! {
         fn load(p: *const f32) -> __m512 { _mm512_loadu_ps(p) }

@@ -33,7 +33,7 @@ impl Simd for Scalar {
     const SIGNED_ZERO: i32 = 0;
     const PANEL_TILE: (usize, usize) = (1, 4);
     const MANY_REGISTERS: bool = false;
-    const DENSE_TILE: usize = 2;
+    const DENSE_TILE: (usize, usize) = (2, 2);
 
     fn splat(self, x: f32) -> Self::F {
         [x; LANES]

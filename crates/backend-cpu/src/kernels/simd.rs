@@ -53,8 +53,8 @@ pub(crate) trait Simd: Copy {
     const PANEL_TILE: (usize, usize);
     /// Whether 24 accumulators stay in registers beside their operands, or 4.
     const MANY_REGISTERS: bool;
-    /// Accumulator tile of dense products: this many rows and as many tokens.
-    const DENSE_TILE: usize;
+    /// Accumulator tile of dense products, rows and tokens: (4, 6) or (2, 2).
+    const DENSE_TILE: (usize, usize);
 
     fn splat(self, x: f32) -> Self::F;
     unsafe fn load(self, p: *const f32) -> Self::F;
