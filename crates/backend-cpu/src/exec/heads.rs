@@ -4,7 +4,7 @@
 use minfer_graph::{AttentionSpec, BackendError, Heads, NodeId, Op};
 
 use super::order::{Access, Span, Split};
-use super::places::Places;
+use super::places::{Place, Places};
 use super::prepare::Preparer;
 use super::rope::{self, Turn};
 use super::write::{self, Cache};
@@ -84,7 +84,7 @@ fn stays(places: &mut Places<'_>, fold: &Fold, source: NodeId) -> bool {
     let made_by = graph.storage_of(source);
     let from = nodes.iter().position(|&id| id == made_by).map_or(0, |at| at + 1);
     let until = nodes.iter().position(|&id| id == fold.attention).unwrap_or(0);
-    let Ok(row) = places.readable(source).map(|place| place.span()) else { return false };
+    let Ok(row) = places.readable(source).map(Place::span) else { return false };
     nodes.get(from..=until).unwrap_or_default().iter().all(|&id| {
         let idle = !graph.node(id).op.has_work() || fold.covers(id);
         idle || places.readable(id).is_ok_and(|place| !place.span().overlaps(row))

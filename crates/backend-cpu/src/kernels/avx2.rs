@@ -85,9 +85,9 @@ impl<D: Dot> Simd for Avx2<D> {
     type I = I;
     type Bytes = I;
     const SIGNED_ZERO: i32 = D::SIGNED_ZERO;
-    const PANEL_TOKENS: usize = 4;
+    const PANEL_TILE: (usize, usize) = (1, 4);
     const MANY_REGISTERS: bool = false;
-    const DENSE_TILE: usize = 2;
+    const DENSE_TILE: (usize, usize) = (2, 2);
 
     memory_methods! {
         fn load(p: *const f32) -> F { [_mm256_loadu_ps(p), _mm256_loadu_ps(p.add(8))] }
@@ -173,6 +173,7 @@ impl<D: Dot> Simd for Avx2<D> {
             [_mm256_sra_epi32(a[0], n), _mm256_sra_epi32(a[1], n)]
         }}
         fn int_to_f32(a: I) -> F { [_mm256_cvtepi32_ps(a[0]), _mm256_cvtepi32_ps(a[1])] }
+        fn bits_to_f32(a: I) -> F { [_mm256_castsi256_ps(a[0]), _mm256_castsi256_ps(a[1])] }
         fn half_to_f32(a: I) -> F {{
             let low = _mm256_set1_epi32(0xffff);
             let packed = _mm256_packus_epi32(_mm256_and_si256(a[0], low), _mm256_and_si256(a[1], low));

@@ -35,9 +35,9 @@ impl Simd for Avx512 {
     type I = __m512i;
     type Bytes = __m512i;
     const SIGNED_ZERO: i32 = 128;
-    const PANEL_TOKENS: usize = 12;
+    const PANEL_TILE: (usize, usize) = (2, 6);
     const MANY_REGISTERS: bool = true;
-    const DENSE_TILE: usize = 4;
+    const DENSE_TILE: (usize, usize) = (4, 6);
 
     memory_methods! {
         fn load(p: *const f32) -> __m512 { _mm512_loadu_ps(p) }
@@ -93,6 +93,7 @@ impl Simd for Avx512 {
         fn int_shr(a: __m512i, n: u32) -> __m512i { _mm512_srl_epi32(a, _mm_cvtsi32_si128(n as i32)) }
         fn int_sar(a: __m512i, n: u32) -> __m512i { _mm512_sra_epi32(a, _mm_cvtsi32_si128(n as i32)) }
         fn int_to_f32(a: __m512i) -> __m512 { _mm512_cvtepi32_ps(a) }
+        fn bits_to_f32(a: __m512i) -> __m512 { _mm512_castsi512_ps(a) }
         fn half_to_f32(a: __m512i) -> __m512 { _mm512_cvtph_ps(_mm512_cvtepi32_epi16(a)) }
         fn or(a: __m512i, b: __m512i) -> __m512i { _mm512_or_si512(a, b) }
         fn shift_mask(a: __m512i, n: i32, mask: u8) -> __m512i {

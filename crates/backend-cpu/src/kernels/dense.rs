@@ -79,41 +79,45 @@ pub(crate) struct DenseMatMul<'a> {
 /// A [`DenseMatMul`] with weights of one type.
 pub(crate) struct FloatMatMul<'a, W>(pub(crate) DenseMatMul<'a>, pub(crate) PhantomData<W>);
 
+/// Bytes of weights that stay in the cache while all tokens pass.
+const BLOCK: usize = 512 << 10;
+
 impl<W: Float> Op for FloatMatMul<'_, W> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        let m = self.0;
+        let m = &self.0;
+        let (most_rows, most_tokens) = S::DENSE_TILE;
+        let block = (BLOCK / (m.k * size_of::<W::Bits>()).max(1)).max(1).next_multiple_of(LANES);
         let mut share = m.rows.clone();
-        while let Some(rows) = share.next(usize::MAX / 2) {
-            m.rows::<S, W>(s, rows);
-        }
-    }
-}
-
-impl DenseMatMul<'_> {
-    /// Some rows.
-    #[inline(always)]
-    fn rows<S: Simd, W: Float>(&self, s: S, range: Range<usize>) {
-        let m = self;
-        let mut row = range.start;
-        while row < range.end {
-            let rows = if range.end - row >= S::DENSE_TILE { S::DENSE_TILE } else { 1 };
+        while let Some(Range { start: first, end }) = share.next(block) {
             let mut token = 0;
             while token < m.tokens {
-                let tokens = if m.tokens - token >= S::DENSE_TILE { S::DENSE_TILE } else { 1 };
-                match (rows, tokens) {
-                    (4, 4) => s.run(Tile::<W, 4, 4> { m, row, token, float: PhantomData }),
-                    (4, _) => s.run(Tile::<W, 4, 1> { m, row, token, float: PhantomData }),
-                    (2, 2) => s.run(Tile::<W, 2, 2> { m, row, token, float: PhantomData }),
-                    (2, _) => s.run(Tile::<W, 2, 1> { m, row, token, float: PhantomData }),
-                    (_, 4) => s.run(Tile::<W, 1, 4> { m, row, token, float: PhantomData }),
-                    (_, 2) => s.run(Tile::<W, 1, 2> { m, row, token, float: PhantomData }),
-                    _ => s.run(Tile::<W, 1, 1> { m, row, token, float: PhantomData }),
+                let tokens = match most_tokens.min(m.tokens - token) {
+                    6.. => 6,
+                    4.. => 4,
+                    2.. => 2,
+                    _ => 1,
+                };
+                let mut row = first;
+                while row < end {
+                    let rows = if end - row >= most_rows { most_rows } else { 1 };
+                    match (rows, tokens) {
+                        (4, 6) => s.run(Tile::<W, 4, 6> { m, row, token, float: PhantomData }),
+                        (4, 4) => s.run(Tile::<W, 4, 4> { m, row, token, float: PhantomData }),
+                        (4, 2) => s.run(Tile::<W, 4, 2> { m, row, token, float: PhantomData }),
+                        (4, _) => s.run(Tile::<W, 4, 1> { m, row, token, float: PhantomData }),
+                        (2, 2) => s.run(Tile::<W, 2, 2> { m, row, token, float: PhantomData }),
+                        (2, _) => s.run(Tile::<W, 2, 1> { m, row, token, float: PhantomData }),
+                        (_, 6) => s.run(Tile::<W, 1, 6> { m, row, token, float: PhantomData }),
+                        (_, 4) => s.run(Tile::<W, 1, 4> { m, row, token, float: PhantomData }),
+                        (_, 2) => s.run(Tile::<W, 1, 2> { m, row, token, float: PhantomData }),
+                        _ => s.run(Tile::<W, 1, 1> { m, row, token, float: PhantomData }),
+                    }
+                    row += rows;
                 }
                 token += tokens;
             }
-            row += rows;
         }
     }
 }
@@ -136,22 +140,52 @@ impl<W: Float, const R: usize, const T: usize> Op for Tile<'_, W, R, T> {
         unsafe {
             let weights = m.weights.cast::<W::Bits>().add(self.row * m.k);
             let x = m.x.add(self.token * m.k);
-            for at in (0..m.k).step_by(LANES) {
-                let count = m.k - at;
-                let mut xs = [s.splat(0.0); T];
-                for (t, v) in xs.iter_mut().enumerate() {
-                    *v = load_some::<S, F32>(s, x.add(t * m.k + at), count);
-                }
-                for (r, acc) in acc.iter_mut().enumerate() {
-                    let w = load_some::<S, W>(s, weights.add(r * m.k + at), count);
-                    for (acc, x) in acc.iter_mut().zip(xs) {
-                        *acc = s.fma(w, x, *acc);
+            let whole = m.k / LANES * LANES;
+            for at in (0..whole).step_by(LANES) {
+                if T == 1 {
+                    // One token comes by once; the rows are followed by those of the next tile.
+                    for r in R..2 * R {
+                        s.prefetch(weights.wrapping_add(r * m.k + at).cast());
                     }
                 }
+                self.step(s, &mut acc, weights.add(at), x.add(at), LANES);
+            }
+            if whole < m.k {
+                self.step(s, &mut acc, weights.add(whole), x.add(whole), m.k - whole);
             }
             for (r, acc) in acc.iter().enumerate() {
                 for (t, &acc) in acc.iter().enumerate() {
                     m.out.add((self.token + t) * m.stride + self.row + r).write(s.sum(acc));
+                }
+            }
+        }
+    }
+}
+
+impl<W: Float, const R: usize, const T: usize> Tile<'_, W, R, T> {
+    /// Adds the products of `count` values of each row and token.
+    ///
+    /// # Safety
+    /// They must be readable.
+    #[inline(always)]
+    unsafe fn step<S: Simd>(
+        &self,
+        s: S,
+        acc: &mut [[S::F; T]; R],
+        weights: *const W::Bits,
+        x: *const f32,
+        count: usize,
+    ) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let mut ws = [s.splat(0.0); R];
+            for (r, w) in ws.iter_mut().enumerate() {
+                *w = load_some::<S, W>(s, weights.add(r * self.m.k), count);
+            }
+            for t in 0..T {
+                let x = load_some::<S, F32>(s, x.add(t * self.m.k), count);
+                for (acc, w) in acc.iter_mut().zip(ws) {
+                    acc[t] = s.fma(w, x, acc[t]);
                 }
             }
         }

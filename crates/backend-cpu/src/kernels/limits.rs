@@ -49,8 +49,8 @@ impl Op for Products {
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) -> u64 {
         // As many sums as the matrix product keeps: enough to hide the latency of one.
-        match S::PANEL_TOKENS {
-            12.. => multiply::<S, 12>(simd, self.0),
+        match S::PANEL_TILE {
+            (2, 6) => multiply::<S, 12>(simd, self.0),
             _ => multiply::<S, 4>(simd, self.0),
         }
     }

@@ -60,9 +60,9 @@ impl Simd for Neon {
     type I = I;
     type Bytes = Bytes;
     const SIGNED_ZERO: i32 = 0;
-    const PANEL_TOKENS: usize = 4;
+    const PANEL_TILE: (usize, usize) = (1, 4);
     const MANY_REGISTERS: bool = false;
-    const DENSE_TILE: usize = 2;
+    const DENSE_TILE: (usize, usize) = (2, 2);
 
     memory_methods! {
         fn load(p: *const f32) -> F { each!(i => vld1q_f32(p.add(4 * i))) }
@@ -128,6 +128,7 @@ impl Simd for Neon {
         }
         fn int_sar(a: I, n: u32) -> I { each!(i => vshlq_s32(a[i], vdupq_n_s32(-(n as i32)))) }
         fn int_to_f32(a: I) -> F { each!(i => vcvtq_f32_s32(a[i])) }
+        fn bits_to_f32(a: I) -> F { each!(i => vreinterpretq_f32_s32(a[i])) }
         fn half_to_f32(a: I) -> F { each!(i => half_to_f32(vmovn_u32(vreinterpretq_u32_s32(a[i])))) }
         fn or(a: Bytes, b: Bytes) -> Bytes { each!(i => vorrq_u8(a[i], b[i])) }
         fn shift_mask(a: Bytes, n: i32, mask: u8) -> Bytes {

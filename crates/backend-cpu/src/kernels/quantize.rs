@@ -79,14 +79,20 @@ fn quantize_group(x: &[f32; GROUP], q: &mut [i8; GROUP]) -> (f32, [i32; 2]) {
     let finite = peak < f32::INFINITY.to_bits();
     let d = f32::from_bits(peak) / 127.0;
     let inverse = if finite && d >= f32::MIN_POSITIVE { 1.0 / d } else { 0.0 };
-    let mut sums = [0; 2];
     if inverse == 0.0 {
         *q = [0; GROUP];
-        return (if finite { 0.0 } else { f32::NAN }, sums);
+        return (if finite { 0.0 } else { f32::NAN }, [0; 2]);
     }
-    for (i, (q, v)) in q.iter_mut().zip(x).enumerate() {
+    // In an array of its own, so that the compiler sees that nothing overlaps and uses vectors.
+    let mut rounded = [0; GROUP];
+    for (q, v) in rounded.iter_mut().zip(x) {
         *q = (v * inverse + ROUND).to_bits() as i8;
-        sums[i / 16] += i32::from(*q);
+    }
+    *q = rounded;
+    let (first, second) = rounded.split_at(GROUP / 2);
+    let mut sums = [0; 2];
+    for (a, b) in first.iter().zip(second) {
+        sums = [sums[0] + i32::from(*a), sums[1] + i32::from(*b)];
     }
     (d, sums)
 }

@@ -31,9 +31,9 @@ impl Simd for Scalar {
     type I = [i32; LANES];
     type Bytes = [u8; 64];
     const SIGNED_ZERO: i32 = 0;
-    const PANEL_TOKENS: usize = 4;
+    const PANEL_TILE: (usize, usize) = (1, 4);
     const MANY_REGISTERS: bool = false;
-    const DENSE_TILE: usize = 2;
+    const DENSE_TILE: (usize, usize) = (2, 2);
 
     fn splat(self, x: f32) -> Self::F {
         [x; LANES]
@@ -107,6 +107,9 @@ impl Simd for Scalar {
     }
     fn int_to_f32(self, a: Self::I) -> Self::F {
         a.map(|x| x as f32)
+    }
+    fn bits_to_f32(self, a: Self::I) -> Self::F {
+        a.map(|x| f32::from_bits(x as u32))
     }
     fn half_to_f32(self, a: Self::I) -> Self::F {
         a.map(|x| f16::from_bits(x as u16).to_f32())

@@ -49,12 +49,12 @@ pub(crate) trait Simd: Copy {
 
     /// What [`Simd::dot_signed`] adds to each weight byte in effect.
     const SIGNED_ZERO: i32;
-    /// Largest number of tokens a panel is multiplied with at a time; 12, 8, 4, 2 or 1.
-    const PANEL_TOKENS: usize;
+    /// How many panels and tokens are multiplied with each other at a time: (2, 6) or (1, 4).
+    const PANEL_TILE: (usize, usize);
     /// Whether 24 accumulators stay in registers beside their operands, or 4.
     const MANY_REGISTERS: bool;
-    /// Accumulator tile of dense products: this many rows and as many tokens.
-    const DENSE_TILE: usize;
+    /// Accumulator tile of dense products, rows and tokens: (4, 6) or (2, 2).
+    const DENSE_TILE: (usize, usize);
 
     fn splat(self, x: f32) -> Self::F;
     unsafe fn load(self, p: *const f32) -> Self::F;
@@ -89,6 +89,8 @@ pub(crate) trait Simd: Copy {
     /// Shifts each lane right, bringing in the sign.
     fn int_sar(self, a: Self::I, n: u32) -> Self::I;
     fn int_to_f32(self, a: Self::I) -> Self::F;
+    /// The same bits, read as f32.
+    fn bits_to_f32(self, a: Self::I) -> Self::F;
     /// The low half of each lane, read as f16.
     fn half_to_f32(self, a: Self::I) -> Self::F;
     /// Four bytes, little-endian, at `p` in each row.

@@ -3,8 +3,8 @@
 
 use super::super::format::Format;
 use super::super::simd::{LANES, Op, Simd};
-use super::Job;
 use super::weights::{Columns, InPanels, Weights};
+use super::{Job, factors};
 use std::marker::PhantomData;
 
 /// How far ahead lines are prefetched, in bytes: a page.
@@ -35,31 +35,53 @@ impl<F: Format, const T: usize> Op for Packed<F, T> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        let (job, w) = (&self.job, &self.w);
-        let mut acc = [s.splat(0.0); T];
-        for block in 0..w.blocks {
+        let mut acc = [[s.splat(0.0); T]];
+        for block in 0..self.w.blocks {
             // SAFETY: `MatMul` promises whole blocks in each row, and every group and token of the tile.
             unsafe {
-                let (head, panel) = (w.head(s, block), w.block(block));
-                for group in 0..F::GROUPS {
-                    // A few at a time: a processor has room for some sixteen lines on their way.
-                    let lines = (LANES * F::BYTES).div_ceil(64 * F::GROUPS);
-                    for line in 0..lines {
-                        s.prefetch(panel.wrapping_add(AHEAD + (group * lines + line) * 64));
-                    }
-                    let factors = F::factors(s, &head, group);
-                    let at = (block * F::GROUPS + group) * job.tile.width;
-                    let columns = Group::<F> { panel, group, format: PhantomData };
-                    let sums = job.group_sums::<S, F::Formula, T>(s, &columns, &factors, at);
-                    for t in 0..T {
-                        acc[t] = job.add_group::<S, F::Formula>(s, acc[t], sums[t], &factors, at + t);
-                    }
+                let head = self.w.head(s, block);
+                // Unrolled, so that the head stays in registers.
+                macro_rules! groups {
+                    ($($group:literal)*) => {$(
+                        if $group < F::GROUPS {
+                            self.add_group(s, &mut acc, &head, block, $group);
+                        }
+                    )*};
                 }
+                groups!(0 1 2 3 4 5 6 7);
             }
         }
-        for (t, &acc) in acc.iter().enumerate() {
+        for (t, &acc) in acc[0].iter().enumerate() {
             // SAFETY: `MatMul` promises the outputs.
-            unsafe { job.store(s, t, acc) };
+            unsafe { self.job.store(s, 0, t, acc) };
         }
+    }
+}
+
+impl<F: Format, const T: usize> Packed<F, T> {
+    /// Adds a group of a block to the results.
+    ///
+    /// # Safety
+    /// There must be such a group of each row and token.
+    #[inline(always)]
+    unsafe fn add_group<S: Simd>(
+        &self,
+        s: S,
+        acc: &mut [[S::F; T]; 1],
+        head: &F::Head<S>,
+        block: usize,
+        group: usize,
+    ) {
+        let (job, panel) = (&self.job, self.w.block(block));
+        // A few at a time: a processor has room for some sixteen lines on their way.
+        let lines = (LANES * F::BYTES).div_ceil(64 * F::GROUPS);
+        for line in 0..lines {
+            s.prefetch(panel.wrapping_add(AHEAD + (group * lines + line) * 64));
+        }
+        let factors = factors::<S, F>(s, head, group);
+        let at = (block * F::GROUPS + group) * job.tile.width;
+        let columns = Group::<F> { panel, group, format: PhantomData };
+        // SAFETY: the caller's promise.
+        unsafe { job.add_group::<S, F::Formula, 1, T>(s, acc, &[columns], &[factors], at) };
     }
 }

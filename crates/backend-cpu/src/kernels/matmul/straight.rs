@@ -4,8 +4,8 @@
 use super::super::format::{Form, Format, Formula};
 use super::super::quantize::GROUP;
 use super::super::simd::{LANES, Op, Simd};
-use super::Job;
 use super::weights::{InFile, Weights};
+use super::{Job, factors};
 
 /// Products straight from GGUF blocks.
 pub(super) struct Straight<F, const T: usize> {
@@ -30,34 +30,28 @@ impl<F: Format, const T: usize> Op for Straight<F, T> {
                 let head = w.head(s, block);
                 for group in 0..F::GROUPS {
                     let q = w.unpack(s, p, group);
-                    let factors = F::factors(s, &head, group);
+                    let factors = factors::<S, F>(s, &head, group);
                     for (t, acc) in acc.iter_mut().enumerate() {
                         let at = (block * F::GROUPS + group) * job.tile.width + t;
-                        let sum = group_sum::<S, F::Formula>(s, job, &q, &factors, at);
-                        *acc = job.add_group::<S, F::Formula>(s, *acc, sum, &factors, at);
+                        let sums = group_sums::<S, F::Formula>(s, job, &q, at);
+                        *acc = job.add_sums::<S, F::Formula>(s, *acc, sums, &factors, at);
                     }
                 }
             }
         }
         for (t, &acc) in acc.iter().enumerate() {
             // SAFETY: `MatMul` promises the outputs.
-            unsafe { job.store(s, t, acc) };
+            unsafe { job.store(s, 0, t, acc) };
         }
     }
 }
 
-/// The integer sum of a group in each row, as f32 (exact).
+/// The integer sums of a group in each row.
 ///
 /// # Safety
 /// `at` must be a group and token of the tile.
 #[inline(always)]
-unsafe fn group_sum<S: Simd, F: Formula>(
-    s: S,
-    job: &Job,
-    q: &[S::Bytes; 8],
-    factors: &[S::F; 3],
-    at: usize,
-) -> S::F {
+unsafe fn group_sums<S: Simd, F: Formula>(s: S, job: &Job, q: &[S::Bytes; 8], at: usize) -> [S::I; 2] {
     // SAFETY: the caller's promise.
     let (a, first, second) = unsafe {
         let a = s.splat32(job.tile.q.add(at * GROUP));
@@ -70,11 +64,7 @@ unsafe fn group_sum<S: Simd, F: Formula>(
     }
     let [x, y] = s.sum_halves(dots!(0 1 2 3 4 5 6 7));
     match F::FORM {
-        Form::Halves => {
-            let x = s.int_to_f32(s.int_add(x, first));
-            let y = s.int_to_f32(s.int_add(y, second));
-            s.fma(y, factors[2], s.mul(x, factors[1]))
-        }
-        _ => s.int_to_f32(s.int_add(s.int_add(x, y), first)),
+        Form::Halves => [s.int_add(x, first), s.int_add(y, second)],
+        _ => [s.int_add(s.int_add(x, y), first), second],
     }
 }
