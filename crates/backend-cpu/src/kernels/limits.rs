@@ -14,7 +14,7 @@ const STREAMS: usize = 8;
 /// Vectors of weights of a round: they stay in the nearest cache.
 const WEIGHTS: usize = 16;
 /// How far ahead lines are fetched, as the packed kernels do.
-const AHEAD: usize = 4 << 10;
+const AHEAD: usize = 8 << 10;
 
 /// Reads bytes and folds them with `or`, so that no load can be left out.
 pub(crate) struct ReadThrough<'a>(pub(crate) &'a [u8]);

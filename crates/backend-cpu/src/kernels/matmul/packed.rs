@@ -7,8 +7,10 @@ use super::weights::{Columns, InPanels, Weights};
 use super::{Job, factors};
 use std::marker::PhantomData;
 
-/// How far ahead lines are prefetched, in bytes: a page.
-const AHEAD: usize = 4096;
+/// How far ahead lines are prefetched, in bytes: two pages.
+const AHEAD: usize = 8192;
+/// Bytes of a line.
+const LINE: usize = 64;
 
 /// A group of a panel's block.
 struct Group<F> {
@@ -73,10 +75,11 @@ impl<F: Format, const T: usize> Packed<F, T> {
         group: usize,
     ) {
         let (job, panel) = (&self.job, self.w.block(block));
-        // A few at a time: a processor has room for some sixteen lines on their way.
-        let lines = (LANES * F::BYTES).div_ceil(64 * F::GROUPS);
-        for line in 0..lines {
-            s.prefetch(panel.wrapping_add(AHEAD + (group * lines + line) * 64));
+        // The lines that begin in as many bytes as the group has: a processor has room for some sixteen on their way.
+        let bytes = LANES * F::BYTES / F::GROUPS;
+        let (of, at) = if F::GROUPS == 1 { (self.w.base, block * bytes) } else { (panel, group * bytes) };
+        for line in at.div_ceil(LINE)..(at + bytes).div_ceil(LINE) {
+            s.prefetch(of.wrapping_add(AHEAD + line * LINE));
         }
         let factors = factors::<S, F>(s, head, group);
         let at = (block * F::GROUPS + group) * job.tile.width;
