@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use minfer_graph::{Activation, BackendError, NodeId, Op};
 
+use super::columns::ColumnWork;
 use super::order::{Access, LiveRows, Span, Split};
 use super::prepare::Preparer;
 use super::{Floats, Run, Work};
@@ -28,11 +29,12 @@ pub(super) fn prepare_zip(p: &mut Preparer<'_>, id: NodeId) -> Result<(), Backen
         _ => Kernels::add,
     };
     let split = split_of(p, rows, &[a_span, b_span]);
-    let b_split = if b_rows == rows { split } else { Split::Any };
     let b_is_row = b_rows.shape.rows == 1;
-    let accesses =
-        [Access::read(a_span, split), Access::read(b_span, b_split), Access::write(out_span, split)];
-    p.push(rows, &accesses, Zip { a, b, b_is_row, out, split, kernel });
+    let accesses = |split| {
+        let b_split = if b_rows == rows { split } else { Split::Any };
+        vec![Access::read(a_span, split), Access::read(b_span, b_split), Access::write(out_span, split)]
+    };
+    push(p, rows, split, accesses, Zip { a, b, b_is_row, out, split, kernel }, out.cols);
     Ok(())
 }
 
@@ -47,9 +49,25 @@ pub(super) fn prepare_map(p: &mut Preparer<'_>, id: NodeId) -> Result<(), Backen
         Op::Softcap { cap } => MapKernel::Softcap(cap),
         _ => unreachable!("two operations map one operand"),
     };
-    let accesses = [Access::read(x_span, split), Access::write(out_span, split)];
-    p.push(rows, &accesses, Map { x, out, split, kernel });
+    let accesses = |split| vec![Access::read(x_span, split), Access::write(out_span, split)];
+    push(p, rows, split, accesses, Map { x, out, split, kernel }, out.cols);
     Ok(())
+}
+
+/// Appends a step; one row's goes on with columns that were just made.
+fn push(
+    p: &mut Preparer<'_>,
+    rows: LiveRows,
+    split: Split,
+    accesses: impl Fn(Split) -> Vec<Access>,
+    work: impl Work + ColumnWork + 'static,
+    cols: usize,
+) {
+    if rows.shape.rows == 1 && split == Split::Cols(rows) {
+        p.push_columns(rows, (cols, 0), accesses, work);
+    } else {
+        p.push(rows, &accesses(split), work);
+    }
 }
 
 /// Rows if an operand was just written by rows; else columns.
@@ -82,6 +100,13 @@ impl Work for Zip {
             // SAFETY: threads take disjoint parts, and an operand is the result itself or does not overlap it.
             unsafe { self.part(run.kernels, row, cols.clone()) };
         }
+    }
+}
+
+impl ColumnWork for Zip {
+    unsafe fn columns(&self, run: &Run<'_>, cols: Range<usize>) {
+        // SAFETY: the caller's promise; there is one row.
+        unsafe { self.part(run.kernels, 0, cols) };
     }
 }
 
@@ -139,14 +164,32 @@ impl Work for Map {
         let (rows, cols) = share(self.split, run, self.out.cols);
         for row in rows {
             // SAFETY: threads take disjoint parts; the operand is the result itself or does not overlap it.
-            let out = unsafe {
-                copy_unless_same(self.x, self.out, row, cols.clone());
-                self.out.part_mut(row, cols.clone())
-            };
-            match self.kernel {
-                MapKernel::Scale(factor) => run.kernels.scale(out, factor),
-                MapKernel::Softcap(cap) => run.kernels.softcap(out, cap),
-            }
+            unsafe { self.part(run.kernels, row, cols.clone()) };
+        }
+    }
+}
+
+impl ColumnWork for Map {
+    unsafe fn columns(&self, run: &Run<'_>, cols: Range<usize>) {
+        // SAFETY: the caller's promise; there is one row.
+        unsafe { self.part(run.kernels, 0, cols) };
+    }
+}
+
+impl Map {
+    /// Some columns of a row.
+    ///
+    /// # Safety
+    /// No other thread may use this part of the result.
+    unsafe fn part(&self, kernels: &Kernels, row: usize, cols: Range<usize>) {
+        // SAFETY: the caller's promise.
+        let out = unsafe {
+            copy_unless_same(self.x, self.out, row, cols.clone());
+            self.out.part_mut(row, cols)
+        };
+        match self.kernel {
+            MapKernel::Scale(factor) => kernels.scale(out, factor),
+            MapKernel::Softcap(cap) => kernels.softcap(out, cap),
         }
     }
 }

@@ -1,9 +1,12 @@
 //! Matrix products. Threads share out the rows of the weight; quantized weights meet int8 activations, which products of
 //! one operand share.
 
+use std::ops::Range;
+
 use minfer_graph::{BackendError, NodeId, Op};
 use minfer_tensor::DType;
 
+use super::columns::ColumnWork;
 use super::order::{Access, LiveRows, Span, Split};
 use super::places::{Place, refused};
 use super::prepare::{Preparer, Scratch, takes_int8};
@@ -52,26 +55,19 @@ pub(super) fn prepare(p: &mut Preparer<'_>, id: NodeId) -> Result<(), BackendErr
         return Err(refused(id, &format!("has weight rows of {row_bytes} bytes, too long for the kernels")));
     }
     let rows = p.live_rows(id);
-    // Who waits for a processor has few rows of a batch, and holds up none of the others for long. One row's products
-    // are short, and what follows takes over each thread's columns without a barrier.
-    let (taken, split) = if rows.shape.rows == 1 {
-        (None, Split::Cols(rows))
-    } else {
-        (Some(p.counters(1).start), Split::Any)
-    };
     let mut step = Product {
         dtype: weight.dtype,
         weights: weights.first,
         packed: p.row_in_panel(w),
         k: weight.shape.cols,
         out,
-        taken,
+        taken: None,
         x: std::ptr::null(),
         x_stride: 0,
         scratch: std::ptr::null_mut(),
         scratch_stride: 0,
     };
-    let mut accesses = vec![Access::read(weights.span(), Split::Any), Access::write(out_span, split)];
+    let mut accesses = vec![Access::read(weights.span(), Split::Any)];
     if int8 {
         let scratch = p.scratch(id)?;
         let quantized = quantize(p, x, scratch)?;
@@ -84,7 +80,14 @@ pub(super) fn prepare(p: &mut Preparer<'_>, id: NodeId) -> Result<(), BackendErr
         step.x = x.first.cast();
         accesses.push(Access::read(span, Split::Any));
     }
-    p.push(rows, &accesses, step);
+    let with = |split| [&accesses[..], &[Access::write(out_span, split)]].concat();
+    if rows.shape.rows == 1 {
+        p.push_columns(rows, (out.cols, row_bytes), with, step);
+    } else {
+        // Who waits for a processor has few rows, and holds up none of the others for long.
+        step.taken = Some(p.counters(1).start);
+        p.push(rows, &with(Split::Any), step);
+    }
     Ok(())
 }
 
@@ -201,7 +204,7 @@ struct Product {
     packed: Option<usize>,
     k: usize,
     out: Floats,
-    /// Counter of the rows of the weight that are taken, if threads don't have fixed shares.
+    /// Counter of the rows of the weight that are taken, of a batch.
     taken: Option<usize>,
     x: *const u8,
     x_stride: usize,
@@ -219,6 +222,24 @@ impl Work for Product {
             },
             None => Share::Rows(run.cols(self.out.cols)),
         };
+        // SAFETY: the caller's promise; threads compute disjoint rows.
+        unsafe { self.rows(run, rows) };
+    }
+}
+
+impl ColumnWork for Product {
+    unsafe fn columns(&self, run: &Run<'_>, cols: Range<usize>) {
+        // SAFETY: the caller's promise.
+        unsafe { self.rows(run, Share::Rows(cols)) };
+    }
+}
+
+impl Product {
+    /// Some rows of the weight.
+    ///
+    /// # Safety
+    /// As [`Work::run`], and no other thread computes the same rows.
+    unsafe fn rows(&self, run: &Run<'_>, rows: Share<'_>) {
         let thread = run.team.index();
         let product = MatMul {
             dtype: self.dtype,
@@ -233,7 +254,7 @@ impl Work for Product {
             scratch: self.scratch.wrapping_add(self.scratch_stride * thread),
         };
         // SAFETY: `prepare` resolved weights, activations and result at their full extent and bounded the length of a
-        // row; threads compute disjoint rows with scratch of their own.
+        // row; the caller promises disjoint rows, and each thread has scratch of its own.
         unsafe { run.kernels.matmul(product) };
     }
 }

@@ -9,6 +9,7 @@
 #![allow(unsafe_code, reason = "steps run kernels on raw pointers that several threads share")]
 
 mod attention;
+mod columns;
 mod element;
 mod gather;
 mod halt;
@@ -62,7 +63,15 @@ struct Step {
     /// Whether all threads must have finished the steps before.
     wait: bool,
     rows: LiveRows,
-    work: Box<dyn Work>,
+    work: StepWork,
+}
+
+/// What a step does.
+enum StepWork {
+    /// One thing.
+    Whole(Box<dyn Work>),
+    /// Several, some columns at a time.
+    Group(columns::Group),
 }
 
 /// A column of ids or positions that steps use as row numbers.
@@ -145,7 +154,13 @@ impl Program {
             let live = step.rows.count(counts);
             if live > 0 {
                 // SAFETY: the caller's promise, and `prepare` put barriers between conflicting steps.
-                unsafe { step.work.run(&Run { kernels, team, counters: &self.counters, live }) };
+                unsafe {
+                    let run = Run { kernels, team, counters: &self.counters, live };
+                    match &step.work {
+                        StepWork::Whole(work) => work.run(&run),
+                        StepWork::Group(group) => group.run(&run),
+                    }
+                }
             }
         }
     }
@@ -165,7 +180,7 @@ impl Program {
             }
         }
         let rows = LiveRows { rows: minfer_graph::Rows::Fixed, shape: minfer_graph::Shape::new(1, 1) };
-        let steps = vec![Step { wait: false, rows, work: Box::new(Panics) }];
+        let steps = vec![Step { wait: false, rows, work: StepWork::Whole(Box::new(Panics)) }];
         Self {
             steps,
             indices: Vec::new(),

@@ -44,6 +44,8 @@ pub(crate) enum Split {
     Rows(LiveRows),
     /// Each takes the same columns of all rows.
     Cols(LiveRows),
+    /// Each takes columns as it can, and does all steps of the group of this number with them.
+    Group(usize),
     /// Each has a part of its own, by its index.
     Thread,
     /// In some other way: nothing is known.
@@ -88,9 +90,14 @@ pub(crate) struct Order {
 }
 
 impl Order {
+    /// Whether a step must wait for all threads.
+    pub(crate) fn waits(&self, accesses: &[Access]) -> bool {
+        accesses.iter().any(|new| self.since_barrier.iter().any(|old| old.conflicts(new)))
+    }
+
     /// Adds a step; whether it must wait for all threads.
     pub(crate) fn add(&mut self, accesses: &[Access]) -> bool {
-        let wait = accesses.iter().any(|new| self.since_barrier.iter().any(|old| old.conflicts(new)));
+        let wait = self.waits(accesses);
         if wait {
             self.since_barrier.clear();
         }
@@ -140,6 +147,8 @@ mod tests {
     fn the_same_part_needs_no_barrier() {
         assert!(!waits(Access::write(A, rows(5)), Access::read(A, rows(5))));
         assert!(!waits(Access::write(A, Split::Thread), Access::write(A, Split::Thread)));
+        assert!(!waits(Access::write(A, Split::Group(1)), Access::read(A, Split::Group(1))));
+        assert!(waits(Access::write(A, Split::Group(1)), Access::read(A, Split::Group(2))));
         assert!(waits(Access::write(A, rows(5)), Access::read(A, rows(6))));
         assert!(waits(Access::write(A, rows(5)), Access::read(Span { len: 50, ..A }, rows(5))));
     }

@@ -6,11 +6,12 @@ use std::sync::atomic::AtomicUsize;
 use minfer_graph::{BackendError, CNode, NodeId, Op, Segment};
 use minfer_tensor::{Bytes, DType};
 
+use super::columns::{ColumnWork, Group};
 use super::heads::Folds;
 use super::order::{Access, LiveRows, Order, Span, Split};
 use super::places::{Place, Places, outside, refused, unsupported};
 use super::scratch::{AngleTables, NodeScratch};
-use super::{Floats, Indices, Program, Step, Work};
+use super::{Floats, Indices, Program, Step, StepWork, Work};
 use super::{attention, element, gather, matmul, norm, rope, write};
 use crate::spec::{CpuSpec, key_block};
 
@@ -221,10 +222,42 @@ impl<'a> Preparer<'a> {
     /// Appends a step that touches what `accesses` say.
     pub(super) fn push(&mut self, rows: LiveRows, accesses: &[Access], work: impl Work + 'static) {
         let wait = self.order.add(accesses);
+        self.steps.push(Step { wait, rows, work: StepWork::Whole(Box::new(work)) });
+        self.forget_overwritten(accesses);
+    }
+
+    /// Appends work on `cols` columns of one row, to the last group if that has as many and needs no barrier before.
+    /// `accesses` says what it touches with the split of its group; a column stands for `col_bytes` of weights.
+    pub(super) fn push_columns(
+        &mut self,
+        rows: LiveRows,
+        (cols, col_bytes): (usize, usize),
+        accesses: impl Fn(Split) -> Vec<Access>,
+        work: impl ColumnWork + 'static,
+    ) {
+        let last = self.steps.last_mut().filter(|step| step.rows == rows);
+        if let Some(StepWork::Group(group)) = last.map(|step| &mut step.work) {
+            let accesses = accesses(Split::Group(group.id));
+            if group.cols == cols && !self.order.waits(&accesses) {
+                group.col_bytes += col_bytes;
+                group.works.push(Box::new(work));
+                self.order.add(&accesses);
+                return self.forget_overwritten(&accesses);
+            }
+        }
+        let (id, taken) = (self.steps.len(), self.counters(1).start);
+        let accesses = accesses(Split::Group(id));
+        let group = Group { id, cols, taken, col_bytes, works: vec![Box::new(work)] };
+        let wait = self.order.add(&accesses);
+        self.steps.push(Step { wait, rows, work: StepWork::Group(group) });
+        self.forget_overwritten(&accesses);
+    }
+
+    /// Int8 activations that a step with these accesses leaves no more.
+    fn forget_overwritten(&mut self, accesses: &[Access]) {
         if self.quantized.is_some_and(|q| q.is_overwritten(accesses)) {
             self.quantized = None;
         }
-        self.steps.push(Step { wait, rows, work: Box::new(work) });
     }
 }
 
