@@ -38,19 +38,18 @@ impl<F: Format, const T: usize> Op for Packed<F, T> {
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
         let mut acc = [[s.splat(0.0); T]];
-        for block in 0..self.w.blocks {
-            // SAFETY: `MatMul` promises whole blocks in each row, and every group and token of the tile.
-            unsafe {
-                let head = self.w.head(s, block);
-                // Unrolled, so that the head stays in registers.
-                macro_rules! groups {
-                    ($($group:literal)*) => {$(
-                        if $group < F::GROUPS {
-                            self.add_group(s, &mut acc, &head, block, $group);
-                        }
-                    )*};
-                }
-                groups!(0 1 2 3 4 5 6 7);
+        let mut block = 0;
+        // SAFETY: `MatMul` promises whole blocks in each row, and every group and token of the tile.
+        unsafe {
+            // Two small blocks are whole lines, one isn't.
+            while F::GROUPS == 1 && block + 2 <= self.w.blocks {
+                self.add_block::<S, 0>(s, &mut acc, block);
+                self.add_block::<S, 1>(s, &mut acc, block + 1);
+                block += 2;
+            }
+            while block < self.w.blocks {
+                self.add_block::<S, 0>(s, &mut acc, block);
+                block += 1;
             }
         }
         for (t, &acc) in acc[0].iter().enumerate() {
@@ -61,6 +60,30 @@ impl<F: Format, const T: usize> Op for Packed<F, T> {
 }
 
 impl<F: Format, const T: usize> Packed<F, T> {
+    /// Adds a block to the results; it is the one of number `NTH` since a line began with a block.
+    ///
+    /// # Safety
+    /// There must be such a block of each row, and its groups of each token.
+    #[inline(always)]
+    unsafe fn add_block<S: Simd, const NTH: usize>(&self, s: S, acc: &mut [[S::F; T]; 1], block: usize) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let head = self.w.head(s, block);
+            // Unrolled, so that the head stays in registers.
+            macro_rules! groups {
+                ($($group:literal)*) => {$(
+                    if $group < F::GROUPS {
+                        let before = NTH * LANES * F::BYTES;
+                        let (at, bytes) = (LANES * F::BYTES / F::GROUPS * $group, LANES * F::BYTES / F::GROUPS);
+                        fetch(s, self.w.block(block).wrapping_sub(before), before + at, bytes);
+                        self.add_group(s, acc, &head, block, $group);
+                    }
+                )*};
+            }
+            groups!(0 1 2 3 4 5 6 7);
+        }
+    }
+
     /// Adds a group of a block to the results.
     ///
     /// # Safety
@@ -75,16 +98,19 @@ impl<F: Format, const T: usize> Packed<F, T> {
         group: usize,
     ) {
         let (job, panel) = (&self.job, self.w.block(block));
-        // The lines that begin in as many bytes as the group has: a processor has room for some sixteen on their way.
-        let bytes = LANES * F::BYTES / F::GROUPS;
-        let (of, at) = if F::GROUPS == 1 { (self.w.base, block * bytes) } else { (panel, group * bytes) };
-        for line in at.div_ceil(LINE)..(at + bytes).div_ceil(LINE) {
-            s.prefetch(of.wrapping_add(AHEAD + line * LINE));
-        }
         let factors = factors::<S, F>(s, head, group);
         let at = (block * F::GROUPS + group) * job.tile.width;
         let columns = Group::<F> { panel, group, format: PhantomData };
         // SAFETY: the caller's promise.
         unsafe { job.add_group::<S, F::Formula, 1, T>(s, acc, &[columns], &[factors], at) };
+    }
+}
+
+/// Hints that lines [`AHEAD`] will be needed: those that begin in `len` bytes of a stream of them, `at` bytes from where a
+/// line begins. A processor has room for some sixteen on their way.
+#[inline(always)]
+fn fetch<S: Simd>(s: S, stream: *const u8, at: usize, len: usize) {
+    for line in at.div_ceil(LINE)..(at + len).div_ceil(LINE) {
+        s.prefetch(stream.wrapping_add(AHEAD + line * LINE));
     }
 }
