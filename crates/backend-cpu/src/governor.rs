@@ -78,8 +78,8 @@ impl Governor {
     /// Threads to run after a sample of what the chosen number did.
     pub(crate) fn decide(&mut self, sample: Sample) -> usize {
         let waiting = sample.delay.as_secs_f64() / sample.wall.as_secs_f64().max(f64::MIN_POSITIVE);
-        // Each delay holds up the whole team, and a thread less costs a part of 1/active: most of that must be lost.
         let idle_before = std::mem::replace(&mut self.idle, sample.idle);
+        // Each delay holds up the whole team, and a thread less costs a part of 1/active: most of that must be lost.
         let contended = waiting > (0.8 / self.active as f64).max(LEAST_LOSS);
         if contended && self.active > 1 {
             self.contended += sample.wall;

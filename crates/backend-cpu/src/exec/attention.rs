@@ -89,10 +89,9 @@ impl Work for Tiles {
         let wanted = run.team.count() * TILES_PER_THREAD;
         let rows = (run.live * attention.kv_heads).div_ceil(wanted).clamp(1, TILE);
         let tiles = run.live.div_ceil(rows);
+        let items = tiles * attention.kv_heads;
         // Late rows see more keys, and are taken first.
-        for item in
-            run.take(self.taken, tiles * attention.kv_heads).map(|item| tiles * attention.kv_heads - 1 - item)
-        {
+        for item in run.take(self.taken, items).map(|item| items - 1 - item) {
             let (tile, kv_head) = (item / attention.kv_heads, item % attention.kv_heads);
             let tokens = tile * rows..run.live.min((tile + 1) * rows);
             // SAFETY: positions were checked against the states' rows; each tile and key head is one thread's.

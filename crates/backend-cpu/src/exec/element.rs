@@ -34,7 +34,7 @@ pub(super) fn prepare_zip(p: &mut Preparer<'_>, id: NodeId) -> Result<(), Backen
         let b_split = if b_rows == rows { split } else { Split::Any };
         vec![Access::read(a_span, split), Access::read(b_span, b_split), Access::write(out_span, split)]
     };
-    push(p, rows, split, accesses, Zip { a, b, b_is_row, out, split, kernel }, out.cols);
+    push(p, rows, accesses, Elements { of: Zip { a, b, b_is_row, out, kernel }, split, cols: out.cols });
     Ok(())
 }
 
@@ -50,7 +50,7 @@ pub(super) fn prepare_map(p: &mut Preparer<'_>, id: NodeId) -> Result<(), Backen
         _ => unreachable!("two operations map one operand"),
     };
     let accesses = |split| vec![Access::read(x_span, split), Access::write(out_span, split)];
-    push(p, rows, split, accesses, Map { x, out, split, kernel }, out.cols);
+    push(p, rows, accesses, Elements { of: Map { x, out, kernel }, split, cols: out.cols });
     Ok(())
 }
 
@@ -58,15 +58,13 @@ pub(super) fn prepare_map(p: &mut Preparer<'_>, id: NodeId) -> Result<(), Backen
 fn push(
     p: &mut Preparer<'_>,
     rows: LiveRows,
-    split: Split,
     accesses: impl Fn(Split) -> Vec<Access>,
-    work: impl Work + ColumnWork + 'static,
-    cols: usize,
+    work: Elements<impl Part + 'static>,
 ) {
-    if rows.shape.rows == 1 && split == Split::Cols(rows) {
-        p.push_columns(rows, (cols, 0), accesses, work);
+    if rows.shape.rows == 1 && work.split == Split::Cols(rows) {
+        p.push_columns(rows, (work.cols, 0), accesses, work);
     } else {
-        p.push(rows, &accesses(split), work);
+        p.push(rows, &accesses(work.split), work);
     }
 }
 
@@ -76,11 +74,40 @@ fn split_of(p: &Preparer<'_>, rows: LiveRows, operands: &[Span]) -> Split {
     if by_rows { Split::Rows(rows) } else { Split::Cols(rows) }
 }
 
-/// This thread's rows and columns.
-fn share(split: Split, run: &Run<'_>, cols: usize) -> (Range<usize>, Range<usize>) {
-    match split {
-        Split::Rows(_) => (run.rows(), 0..cols),
-        _ => (0..run.live, run.cols(cols)),
+/// What is done to each element.
+trait Part {
+    /// Does it to some columns of a row.
+    ///
+    /// # Safety
+    /// The part must exist, and no other thread may use this part of the result. An operand is the result itself or does
+    /// not overlap it.
+    unsafe fn part(&self, kernels: &Kernels, row: usize, cols: Range<usize>);
+}
+
+/// The elements of all rows.
+struct Elements<P> {
+    of: P,
+    split: Split,
+    cols: usize,
+}
+
+impl<P: Part> Work for Elements<P> {
+    unsafe fn run(&self, run: &Run<'_>) {
+        let (rows, cols) = match self.split {
+            Split::Rows(_) => (run.rows(), 0..self.cols),
+            _ => (0..run.live, run.cols(self.cols)),
+        };
+        for row in rows {
+            // SAFETY: threads take disjoint parts, and an operand is the result itself or does not overlap it.
+            unsafe { self.of.part(run.kernels, row, cols.clone()) };
+        }
+    }
+}
+
+impl<P: Part> ColumnWork for Elements<P> {
+    unsafe fn columns(&self, run: &Run<'_>, cols: Range<usize>) {
+        // SAFETY: the caller's promise; there is one row.
+        unsafe { self.of.part(run.kernels, 0, cols) };
     }
 }
 
@@ -89,32 +116,10 @@ struct Zip {
     b: Floats,
     b_is_row: bool,
     out: Floats,
-    split: Split,
     kernel: ZipKernel,
 }
 
-impl Work for Zip {
-    unsafe fn run(&self, run: &Run<'_>) {
-        let (rows, cols) = share(self.split, run, self.out.cols);
-        for row in rows {
-            // SAFETY: threads take disjoint parts, and an operand is the result itself or does not overlap it.
-            unsafe { self.part(run.kernels, row, cols.clone()) };
-        }
-    }
-}
-
-impl ColumnWork for Zip {
-    unsafe fn columns(&self, run: &Run<'_>, cols: Range<usize>) {
-        // SAFETY: the caller's promise; there is one row.
-        unsafe { self.part(run.kernels, 0, cols) };
-    }
-}
-
-impl Zip {
-    /// Some columns of a row.
-    ///
-    /// # Safety
-    /// No other thread may use this part of the result.
+impl Part for Zip {
     unsafe fn part(&self, kernels: &Kernels, row: usize, cols: Range<usize>) {
         let b_row = if self.b_is_row { 0 } else { row };
         if self.b.first == self.out.first {
@@ -127,11 +132,13 @@ impl Zip {
             (self.kernel)(kernels, self.out.part_mut(row, cols.clone()), self.b.part(b_row, cols));
         }
     }
+}
 
+impl Zip {
     /// The same if the result replaces `b`: block by block, `b` set aside.
     ///
     /// # Safety
-    /// As for [`Zip::part`].
+    /// As for [`Part::part`].
     unsafe fn replace_b(&self, kernels: &Kernels, row: usize, cols: Range<usize>) {
         for start in cols.clone().step_by(BLOCK) {
             let cols = start..cols.end.min(start + BLOCK);
@@ -155,32 +162,10 @@ enum MapKernel {
 struct Map {
     x: Floats,
     out: Floats,
-    split: Split,
     kernel: MapKernel,
 }
 
-impl Work for Map {
-    unsafe fn run(&self, run: &Run<'_>) {
-        let (rows, cols) = share(self.split, run, self.out.cols);
-        for row in rows {
-            // SAFETY: threads take disjoint parts; the operand is the result itself or does not overlap it.
-            unsafe { self.part(run.kernels, row, cols.clone()) };
-        }
-    }
-}
-
-impl ColumnWork for Map {
-    unsafe fn columns(&self, run: &Run<'_>, cols: Range<usize>) {
-        // SAFETY: the caller's promise; there is one row.
-        unsafe { self.part(run.kernels, 0, cols) };
-    }
-}
-
-impl Map {
-    /// Some columns of a row.
-    ///
-    /// # Safety
-    /// No other thread may use this part of the result.
+impl Part for Map {
     unsafe fn part(&self, kernels: &Kernels, row: usize, cols: Range<usize>) {
         // SAFETY: the caller's promise.
         let out = unsafe {

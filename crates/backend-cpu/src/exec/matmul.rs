@@ -61,7 +61,6 @@ pub(super) fn prepare(p: &mut Preparer<'_>, id: NodeId) -> Result<(), BackendErr
         packed: p.row_in_panel(w),
         k: weight.shape.cols,
         out,
-        taken: None,
         x: std::ptr::null(),
         x_stride: 0,
         scratch: std::ptr::null_mut(),
@@ -85,8 +84,8 @@ pub(super) fn prepare(p: &mut Preparer<'_>, id: NodeId) -> Result<(), BackendErr
         p.push_columns(rows, (out.cols, row_bytes), with, step);
     } else {
         // Who waits for a processor has few rows, and holds up none of the others for long.
-        step.taken = Some(p.counters(1).start);
-        p.push(rows, &with(Split::Any), step);
+        let taken = p.counters(1).start;
+        p.push(rows, &with(Split::Any), BatchProduct { product: step, taken });
     }
     Ok(())
 }
@@ -204,26 +203,26 @@ struct Product {
     packed: Option<usize>,
     k: usize,
     out: Floats,
-    /// Counter of the rows of the weight that are taken, of a batch.
-    taken: Option<usize>,
     x: *const u8,
     x_stride: usize,
     scratch: *mut u8,
     scratch_stride: usize,
 }
 
-impl Work for Product {
+/// A product of many rows, of which threads take parts as they can.
+struct BatchProduct {
+    product: Product,
+    /// Counter of the rows of the weight that are taken.
+    taken: usize,
+}
+
+impl Work for BatchProduct {
     unsafe fn run(&self, run: &Run<'_>) {
-        let rows = match self.taken {
-            Some(counter) => Share::Rest {
-                taken: &run.counters[counter],
-                rows: self.out.cols,
-                unit: self.out.cols.div_ceil(run.team.count() * UNITS_PER_THREAD).next_multiple_of(ROW_UNIT),
-            },
-            None => Share::Rows(run.cols(self.out.cols)),
-        };
+        let rows = self.product.out.cols;
+        let unit = rows.div_ceil(run.team.count() * UNITS_PER_THREAD).next_multiple_of(ROW_UNIT);
+        let taken = &run.counters[self.taken];
         // SAFETY: the caller's promise; threads compute disjoint rows.
-        unsafe { self.rows(run, rows) };
+        unsafe { self.product.rows(run, Share::Rest { taken, rows, unit }) };
     }
 }
 

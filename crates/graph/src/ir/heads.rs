@@ -26,10 +26,7 @@ impl ComputeGraph {
             match node.op {
                 _ if !self.is_read_once(at) => return heads,
                 Op::Reshape => {}
-                Op::Rope(spec) if heads == (Heads { source: at, norm: None, rope: None }) => {
-                    if spec.head_dim != head_dim {
-                        return heads;
-                    }
+                Op::Rope(spec) if heads.norm.or(heads.rope).is_none() && spec.head_dim == head_dim => {
                     heads.rope = Some(at);
                 }
                 Op::RmsNorm { .. } if heads.norm.is_none() && node.shape.cols == head_dim => {
