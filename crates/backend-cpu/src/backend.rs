@@ -262,9 +262,9 @@ mod tests {
 
     #[test]
     fn a_block_needs_five_barriers_to_decode_and_fourteen_for_a_batch() {
-        for (rung, a_block) in [(1, 5), (32, 14)] {
+        for (post_norms, rung, a_block) in [(false, 1, 5), (true, 1, 5), (false, 32, 14)] {
             let barriers = [2, 3].map(|n_layers| {
-                let model = Transformer { n_layers, ..Transformer::TINY };
+                let model = Transformer { n_layers, post_norms, ..Transformer::TINY };
                 let mut backend = CpuBackend::new(CpuSpec::detect(1)).unwrap();
                 let mut session = Session::new(&mut backend);
                 model.register(&mut session, 1).unwrap();

@@ -12,6 +12,8 @@ use minfer_testkit::transformer::Transformer;
 const MODEL: Transformer = Transformer::TINY;
 /// The same with keys and values in blocks.
 const BLOCKS: Transformer = Transformer { kv: DType::Q8_0, ..MODEL };
+/// The same with norms behind attention and feed-forward network.
+const POST_NORMS: Transformer = Transformer { post_norms: true, ..MODEL };
 /// More than a chunk of keys, and no multiple of anything.
 const TOKENS: usize = 290;
 
@@ -33,11 +35,15 @@ fn generate(
     let mut backend = backend(threads, kernels);
     let mut session = Session::new(&mut backend);
     model.register(&mut session, 7).unwrap();
-    let mut runner = Runner::new(&mut session, &model.graph(rung, 1).unwrap()).unwrap();
+    // As a prompt is read: only the last of its batches gives logits.
+    let [mut stores, mut runner] =
+        [0, 1].map(|n_out| Runner::new(&mut session, &model.graph(rung, n_out).unwrap()).unwrap());
     let mut rng = Rng::new(3);
     let tokens: Vec<i32> = (0..TOKENS).map(|_| rng.below(model.n_vocab) as i32).collect();
     for (i, part) in tokens.chunks(batch).enumerate() {
-        model.step(&mut session, &mut runner, part, i * batch, 1).unwrap();
+        let is_last = (i + 1) * batch >= TOKENS;
+        let runner = if is_last { &mut runner } else { &mut stores };
+        model.step(&mut session, runner, part, i * batch, usize::from(is_last)).unwrap();
     }
     let logits = runner.output(&session, 0, BatchCounts { tokens: 1, outputs: 1 }).unwrap();
     let states = (0..2 * model.n_layers).map(|i| session.state_bytes(StateId::new(i)).unwrap());
@@ -46,7 +52,7 @@ fn generate(
 
 #[test]
 fn threads_batches_and_tables_change_no_bit() {
-    for model in [MODEL, BLOCKS] {
+    for model in [MODEL, BLOCKS, POST_NORMS] {
         let reference = generate(model, 1, Kernels::detect(), 1, 1);
         assert!(reference.0.iter().all(|&bits| f32::from_bits(bits).is_finite()));
         for kernels in Kernels::available() {

@@ -25,7 +25,7 @@ fn graph() -> ComputeGraph {
     let [q, k] = [q, k].map(|x| b.rope(x, positions, None, turn).unwrap());
     let [k, v] = [(0, k), (1, v)].map(|(i, x)| {
         let shape = Shape::new(TOKENS, COLS);
-        let decl = StateDecl { name: format!("{i}"), dtype: DType::F16, shape, layer: 0 };
+        let decl = StateDecl { name: format!("{i}"), dtype: DType::F16, shape, layer: 0, keys: i == 0 };
         let state = b.state(StateId::new(i), &decl).unwrap();
         b.write_rows(state, x, positions).unwrap()
     });

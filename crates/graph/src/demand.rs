@@ -176,8 +176,13 @@ mod tests {
         let [k, v] = [2, 3].map(|id| {
             let w = weight(&mut b, id, DType::Q4_0, 32, true);
             let rows = b.mat_mul(w, x).unwrap();
-            let decl =
-                StateDecl { name: format!("s{id}"), dtype: DType::F16, shape: Shape::new(64, 32), layer: 0 };
+            let decl = StateDecl {
+                name: format!("s{id}"),
+                dtype: DType::F16,
+                shape: Shape::new(64, 32),
+                layer: 0,
+                keys: false,
+            };
             let state = b.state(StateId::new(id), &decl).unwrap();
             b.write_rows(state, rows, positions).unwrap()
         });

@@ -43,7 +43,7 @@ pub use dry::idle;
 pub use error::{Error, Result};
 pub use ir::{
     Activation, AttentionSpec, CNode, ComputeGraph, GraphBuilder, GraphError, Heads, InputId, NodeId, Op,
-    RopeSpec, RopeStyle, Rows, Shape, StateDecl, StateId, WeightDecl, WeightId,
+    PostNorm, RopeSpec, RopeStyle, Rows, Shape, StateDecl, StateId, WeightDecl, WeightId,
 };
 pub use ledger::{BudgetExceeded, Category, Charges, Ledger};
 pub use mapping::{Crossing, Mapping};

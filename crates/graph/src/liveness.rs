@@ -30,7 +30,7 @@ impl Liveness {
             live.survives[graph.storage_of(output).index()] = true;
         }
         for id in graph.ids() {
-            live.extend_heads(graph, assignment, id);
+            live.extend_late(graph, assignment, id);
         }
         for id in graph.ids().rev().filter(|&id| graph.node(id).op.is_view()) {
             live.extend_through_views(graph, id);
@@ -70,24 +70,13 @@ impl Liveness {
         *deadline = (*deadline).max(Some(until));
     }
 
-    /// Of one token, what heads are made of and rows that are to be written live until attention reads them: a backend
-    /// may put off all that comes before to then. (A rotation works in place, so its operand needs no more time.)
-    fn extend_heads(&mut self, graph: &ComputeGraph, assignment: &Assignment, id: NodeId) {
-        let node = graph.node(id);
-        let Op::Attention(spec) = node.op else { return };
-        if node.shape.rows != 1 {
-            return;
-        }
+    /// Values live until a backend may read them.
+    fn extend_late(&mut self, graph: &ComputeGraph, assignment: &Assignment, id: NodeId) {
         let backend = assignment.backend_of(id);
-        for &operand in &node.inputs[..3] {
-            let written = graph.node(operand).op == Op::WriteRows;
-            let row = if written { graph.node(operand).inputs[1] } else { operand };
-            let heads = graph.heads(row, spec.head_dim);
-            for value in [Some(row), heads.norm.map(|_| heads.source)].into_iter().flatten() {
-                let storage = graph.storage_of(value);
-                if !graph.node(storage).op.is_leaf() && assignment.backend_of(storage) == backend {
-                    self.extend(backend, value, id.index());
-                }
+        for (value, until) in graph.late_reads(id) {
+            let storage = graph.storage_of(value);
+            if !graph.node(storage).op.is_leaf() && assignment.backend_of(storage) == backend {
+                self.extend(backend, value, until.index());
             }
         }
     }

@@ -90,8 +90,13 @@ fn a1_an_idle_buffer_serves_a_request_that_the_budget_would_refuse() {
 fn a1_weights_and_kv_count_against_the_pool() {
     let mut alloc = allocator(limited(64 + 1024 + 256));
     register(&mut alloc, 0, &decl("w", 1), true).unwrap();
-    let state =
-        StateDecl { name: "blk.0.k".to_owned(), dtype: DType::F32, shape: Shape::new(16, 16), layer: 0 };
+    let state = StateDecl {
+        name: "blk.0.k".to_owned(),
+        dtype: DType::F32,
+        shape: Shape::new(16, 16),
+        layer: 0,
+        keys: true,
+    };
     alloc.create_state(cpu(), StateId::new(0), &state).unwrap();
     alloc.alloc_in_pool(cpu(), Bytes::new(256)).unwrap();
     let Error::Budget(refused) = alloc.alloc_in_pool(cpu(), Bytes::new(1)).unwrap_err() else { panic!() };

@@ -38,6 +38,7 @@ fn s8_two_contexts_share_one_ledger() {
         layer: 0,
         dtype: DType::F32,
         shape: Shape::new(64, 16),
+        keys: true,
     };
     let one = keys("first").nbytes().unwrap();
     let budget = Budget::Limited(Bytes::new(2 * one.get() - 1));

@@ -72,9 +72,9 @@ impl Model {
         let mut states = Vec::with_capacity(2 * self.blocks.len());
         for (layer, il) in (0..).zip(0..self.blocks.len()) {
             let row = self.config.kv_row(il);
-            for part in ["k", "v"] {
+            for (part, keys) in [("k", true), ("v", false)] {
                 let name = format!("blk.{il}.{part}");
-                let decl = StateDecl { name, dtype, shape: Shape::new(n_ctx, row), layer };
+                let decl = StateDecl { name, dtype, shape: Shape::new(n_ctx, row), layer, keys };
                 states.push(check_state(decl)?);
             }
         }

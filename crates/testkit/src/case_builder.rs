@@ -49,10 +49,10 @@ impl CaseBuilder {
         self.graph.weight(id, &decl)
     }
 
-    /// A state filled with random rows.
-    pub(crate) fn state(&mut self, dtype: DType, n_ctx: usize, cols: usize) -> Built {
+    /// A state filled with random rows, which may be keys.
+    pub(crate) fn state(&mut self, dtype: DType, n_ctx: usize, cols: usize, keys: bool) -> Built {
         let name = format!("s{}", self.states.len());
-        let decl = StateDecl { name, dtype, shape: Shape::new(n_ctx, cols), layer: 0 };
+        let decl = StateDecl { name, dtype, shape: Shape::new(n_ctx, cols), layer: 0, keys };
         let id = StateId::new(self.states.len());
         let data = encode(dtype, decl.shape, &self.rng.normals(n_ctx * cols, 1.0));
         self.states.push((decl.clone(), data));

@@ -291,14 +291,15 @@ fn rope_cases() -> Vec<OpCase> {
 
 fn write_cases() -> Vec<OpCase> {
     let mut cases = Vec::new();
-    for dtype in STATE_TYPES {
+    for (dtype, keys) in STATE_TYPES.into_iter().flat_map(|dtype| [(dtype, false), (dtype, true)]) {
         // Three threads don't share the columns evenly.
         let cols = if dtype.block_len() == 1 { 50 } else { 160 };
-        for (batch, positions) in [((1, 1), vec![9]), ((8, 4), vec![3, -1, 3, 11])] {
-            let name = format!("write_rows {dtype} {positions:?}");
+        for (batch, positions) in [((1, 1), vec![9]), ((8, 4), vec![3, -1, 37, 11])] {
+            let name = format!("write_rows {dtype} {positions:?}{}", if keys { " of keys" } else { "" });
             // The output is an operand; the written state is compared anyway.
             cases.push(case(name, batch, Tolerance::F32, |c| {
-                let (state, x, p) = (c.state(dtype, 12, cols)?, computed(c, cols)?, c.indices(&positions)?);
+                let state = c.state(dtype, 40, cols, keys)?;
+                let (x, p) = (computed(c, cols)?, c.indices(&positions)?);
                 c.graph.write_rows(state, x, p)?;
                 Ok(x)
             }));
@@ -342,7 +343,7 @@ fn attention_cases() -> Vec<OpCase> {
 /// New keys and values are written, then attended to with what the states hold already.
 fn attention(c: &mut CaseBuilder, spec: AttentionSpec, dtype: DType, first: usize) -> Built {
     let (q_cols, kv_cols) = (spec.n_heads * spec.head_dim, spec.n_kv_heads * spec.head_dim);
-    let (k_state, v_state) = (c.state(dtype, 800, kv_cols)?, c.state(dtype, 800, kv_cols)?);
+    let (k_state, v_state) = (c.state(dtype, 800, kv_cols, true)?, c.state(dtype, 800, kv_cols, false)?);
     let (q, p) = (c.activations(q_cols)?, c.positions(first)?);
     let write = |c: &mut CaseBuilder, state: NodeId| {
         let x = c.activations(kv_cols)?;

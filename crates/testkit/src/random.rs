@@ -125,8 +125,8 @@ impl Weaver {
     }
 
     fn attend(&mut self, step: usize, x: NodeId, y: NodeId, positions: NodeId) -> Woven<NodeId> {
-        let k = self.state("k", step)?;
-        let v = self.state("v", step)?;
+        let k = self.state("k", true, step)?;
+        let v = self.state("v", false, step)?;
         let k = self.builder.write_rows(k, x, positions)?;
         let v = self.builder.write_rows(v, y, positions)?;
         let spec = AttentionSpec {
@@ -186,14 +186,14 @@ impl Weaver {
         self.builder.weight(WeightId::new(index), &self.model.weights[index])
     }
 
-    fn state(&mut self, name: &str, step: usize) -> Woven<NodeId> {
+    fn state(&mut self, name: &str, keys: bool, step: usize) -> Woven<NodeId> {
         let layer = self.layer.expect("within a block");
         let name = format!("blk.{layer}.{name}{step}");
         let known = self.model.states.iter().position(|decl| decl.name == name);
         let index = known.unwrap_or(self.model.states.len());
         if known.is_none() {
             let shape = Shape::new(self.model.n_ctx, COLS);
-            self.model.states.push(StateDecl { name, dtype: DType::F32, shape, layer });
+            self.model.states.push(StateDecl { name, dtype: DType::F32, shape, layer, keys });
         }
         self.builder.state(StateId::new(index), &self.model.states[index])
     }

@@ -265,6 +265,10 @@ fn last_uses(graph: &ComputeGraph) -> Vec<usize> {
             last[graph.storage_of(input).index()] = id.index();
         }
     }
+    for (value, until) in graph.ids().flat_map(|id| graph.late_reads(id)) {
+        let last = &mut last[graph.storage_of(value).index()];
+        *last = (*last).max(until.index());
+    }
     for &output in graph.outputs() {
         last[graph.storage_of(output).index()] = usize::MAX;
     }

@@ -27,6 +27,8 @@ pub struct Transformer {
     pub n_vocab: usize,
     /// Positions that the states hold.
     pub n_ctx: usize,
+    /// Whether attention and feed-forward network end with a norm.
+    pub post_norms: bool,
     /// Element type of the blocks' weights.
     pub weights: DType,
     /// Element type of embedding and head.
@@ -45,6 +47,7 @@ impl Transformer {
         n_kv_heads: 2,
         n_vocab: 300,
         n_ctx: 320,
+        post_norms: false,
         weights: DType::Q4_0,
         head: DType::Q8_0,
         kv: DType::F16,
@@ -59,6 +62,7 @@ impl Transformer {
         n_kv_heads: 3,
         n_vocab: 49152,
         n_ctx: 2048,
+        post_norms: false,
         weights: DType::Q4_0,
         head: DType::Q8_0,
         kv: DType::F16,
@@ -113,18 +117,27 @@ impl Transformer {
                 ("down", d, ff),
             ];
             decls.extend(matrices.map(|(n, rows, cols)| decl(format!("{l}.{n}"), self.weights, rows, cols)));
+            let post_norms =
+                ["post_attention_norm", "post_ffw_norm"].iter().take(2 * usize::from(self.post_norms));
+            decls.extend(post_norms.map(|n| decl(format!("{l}.{n}"), DType::F32, 1, d)));
         }
         decls
     }
 
     fn state_decls(&self) -> Vec<StateDecl> {
         let shape = Shape::new(self.n_ctx, self.kv_cols());
-        let decl =
-            |l, what| StateDecl { name: format!("{l}.{what}"), dtype: self.kv, shape, layer: l as u32 };
-        (0..self.n_layers).flat_map(|l| [decl(l, "k"), decl(l, "v")]).collect()
+        let decl = |l, keys| StateDecl {
+            name: format!("{l}.{}", if keys { "k" } else { "v" }),
+            dtype: self.kv,
+            shape,
+            layer: l as u32,
+            keys,
+        };
+        (0..self.n_layers).flat_map(|l| [decl(l, true), decl(l, false)]).collect()
     }
 
-    /// The graph for `rung` tokens and `n_out` rows of logits. Inputs: token ids, positions, rows to give logits of.
+    /// The graph for `rung` tokens and `n_out` rows of logits. Inputs: token ids, positions, rows to give logits of. Without
+    /// such rows it ends when the last keys and values are stored.
     pub fn graph(&self, rung: usize, n_out: usize) -> Result<ComputeGraph, GraphError> {
         Net { spec: self, weights: self.weight_decls(), states: self.state_decls(), b: GraphBuilder::new() }
             .build(rung, n_out)
@@ -144,7 +157,7 @@ impl Transformer {
         let ids: Vec<u8> = tokens.iter().copied().flat_map(i32::to_le_bytes).collect();
         let positions: Vec<u8> = column(first, tokens.len());
         let rows: Vec<u8> = column(tokens.len() - outputs, outputs);
-        for (i, data) in [ids, positions, rows].iter().enumerate() {
+        for (i, data) in [ids, positions, rows].iter().take(2 + outputs.min(1)).enumerate() {
             runner.write_input(session, InputId::new(i), data)?;
         }
         runner.run(session, BatchCounts { tokens: tokens.len(), outputs })
@@ -164,16 +177,20 @@ impl Net<'_> {
     fn build(mut self, rung: usize, n_out: usize) -> Result<ComputeGraph, GraphError> {
         let ids = self.b.input("tokens", DType::I32, Shape::new(rung, 1), Rows::PerToken(1))?;
         let positions = self.b.input("positions", DType::I32, Shape::new(rung, 1), Rows::PerToken(1))?;
-        let wanted = self.b.input("outputs", DType::I32, Shape::new(n_out, 1), Rows::PerOutput(1))?;
+        let outputs =
+            |b: &mut GraphBuilder| b.input("outputs", DType::I32, Shape::new(n_out, 1), Rows::PerOutput(1));
+        let wanted = (n_out > 0).then(|| outputs(&mut self.b)).transpose()?;
         let embedding = self.weight(0)?;
         let mut x = self.b.get_rows(embedding, ids)?;
         for layer in 0..self.spec.n_layers {
             self.b.set_layer(Some(layer as u32));
-            x = self.attention(layer, x, positions)?;
+            let ends = wanted.is_none() && layer + 1 == self.spec.n_layers;
+            let Some(out) = self.attention(layer, x, positions, ends)? else { return self.b.finish() };
+            x = self.add(layer, 0, out, x)?;
             x = self.feed_forward(layer, x)?;
         }
         self.b.set_layer(None);
-        let x = self.b.get_rows(x, wanted)?;
+        let x = wanted.map_or(Ok(x), |rows| self.b.get_rows(x, rows))?;
         let norm = self.weight(1)?;
         let x = self.b.rms_norm(x, norm, 1e-5)?;
         let logits = self.b.mat_mul(embedding, x)?;
@@ -181,15 +198,26 @@ impl Net<'_> {
         self.b.finish()
     }
 
-    fn attention(&mut self, layer: usize, x: NodeId, positions: NodeId) -> Built {
+    fn rope(&mut self, x: NodeId, positions: NodeId) -> Built {
+        let head_dim = self.spec.head_dim();
+        let style = RopeStyle::Adjacent;
+        self.b.rope(
+            x,
+            positions,
+            None,
+            RopeSpec { head_dim, n_rot: head_dim, style, base: 10000.0, scale: 1.0 },
+        )
+    }
+
+    /// Nothing but keys and values if the graph ends here.
+    fn attention(
+        &mut self,
+        layer: usize,
+        x: NodeId,
+        positions: NodeId,
+        ends: bool,
+    ) -> Result<Option<NodeId>, GraphError> {
         let spec = self.spec;
-        let rope = RopeSpec {
-            head_dim: spec.head_dim(),
-            n_rot: spec.head_dim(),
-            style: RopeStyle::Adjacent,
-            base: 10000.0,
-            scale: 1.0,
-        };
         let attention = AttentionSpec {
             n_heads: spec.n_heads,
             n_kv_heads: spec.n_kv_heads,
@@ -199,12 +227,14 @@ impl Net<'_> {
             softcap: None,
         };
         let h = self.norm(layer, 0, x)?;
-        let (q, k, v) = (self.project(layer, 0, h)?, self.project(layer, 1, h)?, self.project(layer, 2, h)?);
-        let (q, k) = (self.b.rope(q, positions, None, rope)?, self.b.rope(k, positions, None, rope)?);
+        let q = if ends { None } else { Some(self.project(layer, 0, h)?) };
+        let (k, v) = (self.project(layer, 1, h)?, self.project(layer, 2, h)?);
+        let q = q.map(|q| self.rope(q, positions)).transpose()?;
+        let k = self.rope(k, positions)?;
         let (k, v) = (self.write(2 * layer, k, positions)?, self.write(2 * layer + 1, v, positions)?);
+        let Some(q) = q else { return Ok(None) };
         let out = self.b.attention(q, k, v, positions, attention)?;
-        let out = self.project(layer, 3, out)?;
-        self.b.add(out, x)
+        self.project(layer, 3, out).map(Some)
     }
 
     fn feed_forward(&mut self, layer: usize, x: NodeId) -> Built {
@@ -212,22 +242,32 @@ impl Net<'_> {
         let (gate, up) = (self.project(layer, 4, h)?, self.project(layer, 5, h)?);
         let h = self.b.glu(Activation::Silu, gate, up)?;
         let out = self.project(layer, 6, h)?;
+        self.add(layer, 1, out, x)
+    }
+
+    fn add(&mut self, layer: usize, which: usize, out: NodeId, x: NodeId) -> Built {
+        let out = if self.spec.post_norms { self.norm(layer, 9 + which, out)? } else { out };
         self.b.add(out, x)
     }
 
     fn norm(&mut self, layer: usize, which: usize, x: NodeId) -> Built {
-        let w = self.weight(2 + layer * 9 + which)?;
+        let w = self.layer_weight(layer, which)?;
         self.b.rms_norm(x, w, 1e-5)
     }
 
     fn project(&mut self, layer: usize, which: usize, x: NodeId) -> Built {
-        let w = self.weight(2 + layer * 9 + 2 + which)?;
+        let w = self.layer_weight(layer, 2 + which)?;
         self.b.mat_mul(w, x)
     }
 
     fn write(&mut self, state: usize, x: NodeId, positions: NodeId) -> Built {
         let region = self.b.state(StateId::new(state), &self.states[state])?;
         self.b.write_rows(region, x, positions)
+    }
+
+    fn layer_weight(&mut self, layer: usize, which: usize) -> Built {
+        let in_a_layer = if self.spec.post_norms { 11 } else { 9 };
+        self.weight(2 + layer * in_a_layer + which)
     }
 
     fn weight(&mut self, index: usize) -> Built {

@@ -31,6 +31,11 @@ pub(super) struct Quantized {
 }
 
 impl Quantized {
+    /// The row `x`, which every thread quantizes for itself into the memory of a product.
+    pub(super) fn own(x: Span, rows: LiveRows, scratch: &Scratch) -> Self {
+        Self { x, rows, activations: scratch.shared, stride: scratch.layout.shared_stride }
+    }
+
     /// Whether a step with these accesses leaves something else there, or in the operand.
     pub(super) fn is_overwritten(&self, accesses: &[Access]) -> bool {
         let memory = [self.x, self.activations.span()];
@@ -112,7 +117,7 @@ fn quantize(p: &mut Preparer<'_>, x: NodeId, scratch: Scratch) -> Result<Quantiz
 pub(super) fn products_of(p: &Preparer<'_>, x: NodeId) -> Option<NodeId> {
     let segment = p.segment();
     let (graph, threads) = (segment.graph, p.threads);
-    let readers = graph.nodes().iter().filter(|node| node.inputs.contains(&x)).count();
+    let readers = graph.readers(x).count();
     let next = segment.nodes.iter().skip_while(|&&id| id != x).skip(1);
     let next: Vec<_> = next.copied().filter(|&id| !graph.node(id).op.is_leaf()).take(readers).collect();
     let layout = |id| NodeScratch::of(graph, id, threads);
@@ -124,59 +129,6 @@ pub(super) fn products_of(p: &Preparer<'_>, x: NodeId) -> Option<NodeId> {
     });
     let own = layout(product).shared_stride > 0 && !graph.outputs().contains(&x);
     (alike && own && next.len() == readers).then_some(product)
-}
-
-/// A norm of one row that only products read: every thread computes it for itself, as it quantizes the row, and nobody
-/// waits for it. Its own memory isn't used.
-pub(super) fn prepare_norm(
-    p: &mut Preparer<'_>,
-    id: NodeId,
-    product: NodeId,
-    eps: f32,
-) -> Result<(), BackendError> {
-    let node = p.get(id);
-    let ((x, x_span), (w, w_span)) = (p.floats(node.inputs[0])?, p.floats(node.inputs[1])?);
-    let ((_, span), rows, scratch) = (p.floats(id)?, p.live_rows(id), p.scratch(product)?);
-    let (stride, thread_stride) = (scratch.layout.shared_stride, scratch.layout.thread);
-    let accesses = [
-        Access::read(x_span, Split::Any),
-        Access::read(w_span, Split::Any),
-        Access::write(scratch.shared.span(), Split::Thread),
-        Access::write(scratch.threads.span(), Split::Thread),
-    ];
-    let (out, normed) = (scratch.shared.first, scratch.threads.first);
-    p.push(rows, &accesses, NormQuantize { x, w, eps, out, stride, normed, thread_stride });
-    p.quantized = Some(Quantized { x: span, rows, activations: scratch.shared, stride });
-    Ok(())
-}
-
-struct NormQuantize {
-    x: Floats,
-    w: Floats,
-    eps: f32,
-    out: *mut u8,
-    stride: usize,
-    /// Where each thread has a row of its own before it is quantized.
-    normed: *mut u8,
-    thread_stride: usize,
-}
-
-impl Work for NormQuantize {
-    unsafe fn run(&self, run: &Run<'_>) {
-        if run.live == 0 {
-            return;
-        }
-        let (thread, cols) = (run.team.index(), self.x.cols);
-        let normed = self.normed.wrapping_add(self.thread_stride * thread).cast::<f32>();
-        let out = self.out.wrapping_add(self.stride * thread);
-        // SAFETY: `NodeScratch` has room for a row and its quantized form, once a thread; a row is whole groups of 32
-        // because the weights' rows are.
-        unsafe {
-            let row = std::slice::from_raw_parts_mut(normed, cols);
-            run.kernels.rms_norm(row, self.x.row(0), cols, Some(self.w.row(0)), self.eps);
-            run.kernels.quantize(normed, 1, cols, 0..1, out);
-        }
-    }
 }
 
 struct Quantize {

@@ -33,6 +33,7 @@ pub(crate) fn prepare(spec: &CpuSpec, mut places: Places<'_>) -> Result<Program>
         counters: 0,
         filled_tables: Vec::new(),
         quantized: None,
+        done: Vec::new(),
     };
     for &id in preparer.segment().nodes {
         preparer.node(id)?;
@@ -63,6 +64,8 @@ pub(super) struct Preparer<'a> {
     counters: usize,
     /// Angle tables that an earlier step has filled, by their offset in the scratch.
     pub(super) filled_tables: Vec<usize>,
+    /// Nodes that a step of an earlier node does.
+    pub(super) done: Vec<NodeId>,
     /// The activations that the scratch holds as int8 now.
     pub(super) quantized: Option<matmul::Quantized>,
 }
@@ -77,14 +80,14 @@ pub(super) struct Scratch {
 
 impl<'a> Preparer<'a> {
     fn node(&mut self, id: NodeId) -> Result<()> {
-        if self.folds.covers(id) {
+        if self.folds.covers(id) || self.done.contains(&id) {
             return Ok(());
         }
         match &self.get(id).op {
             Op::Weight(_) | Op::Input(_) | Op::State(_) | Op::Reshape | Op::SliceRows { .. } => Ok(()),
             Op::GetRows => gather::prepare(self, id),
             Op::MatMul => matmul::prepare(self, id),
-            Op::RmsNorm { eps } => norm::prepare(self, id, *eps),
+            Op::RmsNorm { .. } => norm::prepare(self, id),
             Op::Add | Op::Glu(_) => element::prepare_zip(self, id),
             Op::Scale { .. } | Op::Softcap { .. } => element::prepare_map(self, id),
             Op::Rope(spec) => rope::prepare(self, id, spec),

@@ -54,7 +54,7 @@ impl NodeScratch {
         }
     }
 
-    /// One row is quantized by every thread for itself, perhaps with a norm before, which saves barriers; more are shared
+    /// One row is quantized by every thread for itself, perhaps with a sum and a norm before (a row each), which saves barriers; more are shared
     /// out.
     fn mat_mul(dtype: DType, rows: usize, k: usize, threads: usize) -> Self {
         if !dtype.is_quantized() {
@@ -64,7 +64,7 @@ impl NodeScratch {
         let activations = round_up(kernels::quantized_bytes(rows, k));
         if rows == 1 {
             let shared = activations.saturating_mul(threads);
-            let thread = thread.max(round_up(k.saturating_mul(size_of::<f32>())));
+            let thread = thread.max(round_up(k.saturating_mul(2 * size_of::<f32>())));
             Self { shared, shared_stride: activations, thread, threads }
         } else {
             Self { shared: activations, shared_stride: 0, thread, threads }

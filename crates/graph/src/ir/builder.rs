@@ -26,7 +26,8 @@ impl Default for GraphBuilder {
 impl GraphBuilder {
     /// An empty graph.
     pub fn new() -> Self {
-        let graph = ComputeGraph { nodes: Vec::new(), inputs: Vec::new(), outputs: Vec::new() };
+        let graph =
+            ComputeGraph { nodes: Vec::new(), inputs: Vec::new(), outputs: Vec::new(), keys: Vec::new() };
         Self { graph, layer: None }
     }
 
@@ -50,6 +51,9 @@ impl GraphBuilder {
 
     /// Leaf: a persistent region.
     pub fn state(&mut self, id: StateId, decl: &StateDecl) -> Result<NodeId> {
+        if decl.keys && !self.graph.keys.contains(&id) {
+            self.graph.keys.push(id);
+        }
         self.leaf(Op::State(id), decl.shape, decl.dtype)
     }
 

@@ -2,7 +2,7 @@
 
 use minfer_tensor::{Bytes, DType};
 
-use super::node::{CNode, InputId, NodeId, Shape};
+use super::node::{CNode, InputId, NodeId, Shape, StateId};
 use super::op::Op;
 
 /// A weight of the model: what a graph needs to know of it.
@@ -29,6 +29,9 @@ pub struct StateDecl {
     pub shape: Shape,
     /// The block that the region belongs to.
     pub layer: u32,
+    /// Whether it is nothing but keys: rows are written to it, and only attention reads them. A backend may lay such a state
+    /// out as it likes, the same in all graphs.
+    pub keys: bool,
 }
 
 impl StateDecl {
@@ -44,6 +47,8 @@ pub struct ComputeGraph {
     pub(super) nodes: Vec<CNode>,
     pub(super) inputs: Vec<(String, NodeId)>,
     pub(super) outputs: Vec<NodeId>,
+    /// States that are declared to be keys.
+    pub(super) keys: Vec<StateId>,
 }
 
 impl ComputeGraph {
@@ -86,23 +91,9 @@ impl ComputeGraph {
         at
     }
 
-    /// Whether `id` is a state that is nothing but keys: rows are written to it, and only attention reads them. A backend
-    /// may lay such a state out as it likes.
+    /// Whether `id` shows a state that is [declared](StateDecl::keys) to be nothing but keys.
     pub fn holds_keys(&self, id: NodeId) -> bool {
-        let state = self.storage_of(id);
-        let (mut written, mut read) = (false, false);
-        for node in self.nodes.iter().filter(|node| !node.op.is_leaf()) {
-            for (nth, _) in
-                node.inputs.iter().enumerate().filter(|&(_, &input)| self.storage_of(input) == state)
-            {
-                match (&node.op, nth) {
-                    (Op::WriteRows, 0) => written = true,
-                    (Op::Attention(_), 1) => read = true,
-                    _ => return false,
-                }
-            }
-        }
-        written && read && matches!(self.node(state).op, Op::State(_))
+        matches!(self.node(self.storage_of(id)).op, Op::State(state) if self.keys.contains(&state))
     }
 
     /// Byte offset of `id` in the memory of [`storage_of`](Self::storage_of).

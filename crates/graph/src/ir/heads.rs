@@ -39,7 +39,7 @@ impl ComputeGraph {
     }
 
     /// Whether one operand of one node is all that shows the value.
-    fn is_read_once(&self, id: NodeId) -> bool {
+    pub(super) fn is_read_once(&self, id: NodeId) -> bool {
         let reads = self.nodes.iter().flat_map(|node| &node.inputs).filter(|&&input| input == id).count();
         reads == 1 && !self.outputs.contains(&id)
     }

@@ -7,8 +7,10 @@ mod builder;
 mod error;
 mod graph;
 mod heads;
+mod late;
 mod node;
 mod op;
+mod post_norm;
 mod print;
 #[cfg(test)]
 mod tests;
@@ -21,4 +23,5 @@ pub use heads::Heads;
 pub(crate) use node::handle;
 pub use node::{CNode, InputId, NodeId, Rows, Shape, StateId, WeightId};
 pub use op::{Activation, AttentionSpec, Op, RopeSpec, RopeStyle};
+pub use post_norm::PostNorm;
 pub use verify::verify;

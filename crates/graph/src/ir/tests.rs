@@ -12,7 +12,13 @@ fn weight(shape: Shape, dtype: DType) -> WeightDecl {
 }
 
 fn cache(cols: usize) -> StateDecl {
-    StateDecl { name: "blk.0.k".to_owned(), dtype: DType::F16, shape: Shape::new(32, cols), layer: 0 }
+    StateDecl {
+        name: "blk.0.k".to_owned(),
+        dtype: DType::F16,
+        shape: Shape::new(32, cols),
+        layer: 0,
+        keys: false,
+    }
 }
 
 fn attention(n_heads: usize, n_kv_heads: usize) -> AttentionSpec {

@@ -7,7 +7,7 @@ use super::op::Op;
 
 /// Checks what every reader of a graph relies on:
 /// operands come first and are as many as the operation takes; every value has a size; a view shows bytes that its source
-/// has; a value that is overwritten in a state is read only after the write; inputs and outputs exist.
+/// has; a value that is overwritten in a state is read only after the write; keys are only written and attended to; inputs and outputs exist.
 pub fn verify(graph: &ComputeGraph) -> Result<(), GraphError> {
     for id in graph.ids() {
         verify_node(graph, id).map_err(|what| GraphError::Invalid { node: id, what })?;
@@ -37,6 +37,7 @@ fn verify_node(graph: &ComputeGraph, id: NodeId) -> Result<(), String> {
     check(node.shape.nbytes(node.dtype).is_some(), || format!("{} {} has no size", node.shape, node.dtype))?;
     verify_rows(node)?;
     verify_view(graph, node)?;
+    verify_keys(graph, node)?;
     verify_state_order(graph, id)
 }
 
@@ -77,6 +78,13 @@ fn verify_view(graph: &ComputeGraph, node: &CNode) -> Result<(), String> {
         _ => source.nbytes() == node.nbytes(),
     };
     check(fits, || format!("a view {} of {}", node.shape, source.shape))
+}
+
+/// Nobody but a write and attention knows how keys are laid out.
+fn verify_keys(graph: &ComputeGraph, node: &CNode) -> Result<(), String> {
+    let fits = |nth| matches!((&node.op, nth), (Op::WriteRows, 0) | (Op::Attention(_), 1));
+    let keys = node.inputs.iter().enumerate().find(|&(nth, &input)| !fits(nth) && graph.holds_keys(input));
+    check(keys.is_none(), || format!("{} can't read keys", node.op.name()))
 }
 
 /// A state is one memory: whoever reads it must come through the latest write before it, or the read would depend on

@@ -103,6 +103,7 @@ impl Block {
             Some(weight) => rms_norm(b, delta, weight, self.eps)?,
             None => delta,
         };
-        b.graph.add(x, delta)
+        // The sum may take the place of its first operand, and all threads may still read the stream.
+        b.graph.add(delta, x)
     }
 }

@@ -85,7 +85,8 @@ fn attention_weighs_what_a_query_sees() {
 fn a_graph_reads_what_it_wrote() {
     use minfer_graph::{GraphBuilder, Rows, StateDecl};
     let mut b = GraphBuilder::new();
-    let decl = StateDecl { name: "k".into(), dtype: DType::F32, shape: Shape::new(4, 1), layer: 0 };
+    let decl =
+        StateDecl { name: "k".into(), dtype: DType::F32, shape: Shape::new(4, 1), layer: 0, keys: false };
     let x = b.input("x", DType::F32, Shape::new(2, 1), Rows::PerToken(1)).unwrap();
     let p = b.input("p", DType::I32, Shape::new(2, 1), Rows::PerToken(1)).unwrap();
     let state = b.state(StateId::new(0), &decl).unwrap();
