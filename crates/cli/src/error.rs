@@ -122,6 +122,9 @@ pub(crate) enum CliError {
         /// The file, or the option.
         what: String,
     },
+    /// A benchmark of no tokens.
+    #[error("-p 0 and -n 0 leave nothing to measure")]
+    NothingToMeasure,
     /// Whoever read standard output has gone.
     #[error("standard output was closed")]
     ClosedPipe,
@@ -140,7 +143,9 @@ impl CliError {
                 ErrorKind::Refused => REFUSED,
                 ErrorKind::Model => MODEL,
             },
-            Self::Fetch(FetchError::Reference { .. }) | Self::NoCpuLevel { .. } => USAGE,
+            Self::Fetch(FetchError::Reference { .. }) | Self::NoCpuLevel { .. } | Self::NothingToMeasure => {
+                USAGE
+            }
             Self::Fetch(FetchError::UnknownAlias { .. }) | Self::Gguf(_) | Self::PromptForModel { .. } => {
                 MODEL
             }

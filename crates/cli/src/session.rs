@@ -124,12 +124,16 @@ fn load_on(
         report.write(planned.plan())?;
         return Err(refusal);
     }
+    // Before memory is taken: what a note warns of may end the process.
+    let told = planned.plan().notes.clone();
+    show_notes(&told, args);
     let mut bar = Bar::new(args.output.quiet);
     let engine = Engine::load(planned, machine, &mut |progress| {
         bar.step("loading", progress.done.get() >> 20, progress.total.get() >> 20);
     })?;
     drop(bar);
-    show_notes(engine.plan(), args);
+    let new = engine.plan().notes.iter().filter(|note| !told.contains(note));
+    show_notes(new, args);
     let placed = engine.offload_report();
     let remarks = [placed.as_ref().and_then(|_| machine.remark()), placed];
     if !args.output.quiet {
@@ -140,9 +144,9 @@ fn load_on(
 }
 
 /// Tells what is remarkable about a plan.
-pub(crate) fn show_notes(plan: &Plan, args: &ModelArgs) {
+pub(crate) fn show_notes<'a>(notes: impl IntoIterator<Item = &'a String>, args: &ModelArgs) {
     if !args.output.quiet {
-        plan.notes.iter().for_each(|note| output::note(&format!("note: {note}")));
+        notes.into_iter().for_each(|note| output::note(&format!("note: {note}")));
     }
 }
 

@@ -1,7 +1,7 @@
 //! What to change so that a refused plan fits (rule B3): each change alone, each checked by the planner itself.
 
 use minfer_graph::cache::ladder;
-use minfer_graph::{MemoryPlan, OffloadPlan};
+use minfer_graph::{DeviceMemory, MemoryPlan, OffloadPlan};
 use minfer_tensor::{Bytes, DType};
 
 use crate::plan::Alternative;
@@ -15,7 +15,7 @@ const FINE_STEP: usize = 16;
 const KV_TYPES: [(DType, &str); 3] = [(DType::F32, "f32"), (DType::F16, "f16"), (DType::Q8_0, "q8_0")];
 
 /// Nearby requests that would be admitted: as many blocks as fit the device, the largest context, the largest batch, the
-/// next smaller KV type that fits, pages of the file exempt from the budget, and the budget that it takes. `refused` is the
+/// next smaller KV type that fits, pages of the file exempt from the budget, and the budget that it takes, if that is there. `refused` is the
 /// backend that the request doesn't fit.
 pub(crate) fn alternatives(
     file: &ModelFile,
@@ -44,15 +44,18 @@ pub(crate) fn alternatives(
         .find_map(|&(kv_type, name)| attempt(&["--kv-type", name], &Options { kv_type, ..options.clone() }));
     let pages = (!on_device && !options.allow_paging)
         .then(|| attempt(&["--allow-paging"], &Options { allow_paging: true, ..options.clone() }));
-    let budget = needed_mib(file, options, host, refused).and_then(|mib| {
-        let flag = if on_device { "--gpu-mem" } else { "--cpu-mem" };
-        let setting = Some(Setting::new(mib.to_string(), flag));
-        let changed = match on_device {
-            true => Options { gpu_mem: setting, ..options.clone() },
-            false => Options { cpu_mem: setting, ..options.clone() },
-        };
-        attempt(&[flag, &mib.to_string()], &changed)
-    });
+    let there =
+        if on_device { host.device.as_ref().map(|device| &device.memory) } else { Some(&host.memory) };
+    let budget =
+        needed_mib(file, options, host, refused).filter(|&mib| is_there(mib, there)).and_then(|mib| {
+            let flag = if on_device { "--gpu-mem" } else { "--cpu-mem" };
+            let setting = Some(Setting::new(mib.to_string(), flag));
+            let changed = match on_device {
+                true => Options { gpu_mem: setting, ..options.clone() },
+                false => Options { cpu_mem: setting, ..options.clone() },
+            };
+            attempt(&[flag, &mib.to_string()], &changed)
+        });
     let found = [
         fewer.as_ref().and_then(|auto| {
             let n = auto.gpu_layers.to_string();
@@ -93,6 +96,14 @@ fn largest_context(n_ctx: usize, fits: impl Fn(usize) -> bool) -> Option<usize> 
         if fits(middle * step) { good = middle } else { bad = middle }
     }
     (good > 0).then_some(good * step)
+}
+
+/// Whether a budget isn't known to be more than there is.
+fn is_there(mib: u64, memory: Option<&DeviceMemory>) -> bool {
+    match memory {
+        Some(&DeviceMemory::Reported { free, .. }) => mib <= free.get() / Bytes::MIB.get(),
+        _ => true,
+    }
 }
 
 /// The smallest budget in MiB that admits the request on the backend that refused it, with what a device takes of the

@@ -236,7 +236,7 @@ fn commit(
         false => Failure::Load(error.into()),
     };
     let maps = file.index().parts().iter().map(|part| Ok(Arc::new(Mapping::open(part)?)));
-    let maps = maps.collect::<Result<Vec<_>, Error>>().map_err(load)?;
+    let mut maps = maps.collect::<Result<Vec<_>, Error>>().map_err(load)?;
     let mut backends = Vec::with_capacity(memory.backends().len());
     if planned.uses_device() {
         backends.push(machine.open_device().map_err(|error| on_device(error.into()))?);
@@ -259,6 +259,9 @@ fn commit(
         other => load(other),
     })?;
     runner.verify_weights().map_err(on_device)?;
+    maps.iter().try_for_each(|map| map.check()).map_err(|error| load(error.into()))?;
+    // Whose weights were all copied may change from now on.
+    maps.retain(|map| Arc::strong_count(map) > 1);
     Ok(Context::new(file, maps, runner, *params, plan.request.batch))
 }
 

@@ -47,7 +47,7 @@ pub(crate) struct EngineArgs {
     /// Element type of the KV cache
     #[arg(long, value_enum, default_value_t = KvType::F16, help_heading = ENGINE)]
     kv_type: KvType,
-    /// Threads of the CPU; by default one for each core that this process may use
+    /// Threads of the CPU, 1 to 512; by default one for each core that this process may use
     #[arg(long, value_name = "N", help_heading = ENGINE, value_parser = clap::value_parser!(u32).range(1..=MAX_THREADS))]
     threads: Option<u32>,
     /// auto, cpu, wgpu[:NAME] or cuda[:N]

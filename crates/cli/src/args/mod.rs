@@ -6,7 +6,7 @@ mod sampling;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::builder::FalseyValueParser;
+use clap::builder::{BoolishValueParser, OsStringValueParser, TypedValueParser};
 use clap::error::{ContextKind, ContextValue};
 use clap::{Arg, ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use minfer_text::TokenId;
@@ -57,6 +57,7 @@ pub(crate) enum Command {
 #[derive(Debug, Args)]
 pub(crate) struct ModelArgs {
     /// Path of a GGUF file, hf:owner/repo[:file], pip:package==version, or an alias such as smollm2:135m (the default)
+    #[arg(value_parser = no_empty())]
     pub(crate) model: Option<OsString>,
     #[command(flatten)]
     pub(crate) engine: EngineArgs,
@@ -219,6 +220,12 @@ fn definition() -> clap::Command {
     Cli::command().mut_subcommands(with_twins)
 }
 
+/// An empty name is a variable that wasn't set, not a model.
+fn no_empty() -> impl TypedValueParser<Value = OsString> {
+    OsStringValueParser::new()
+        .try_map(|name| if name.is_empty() { Err("the name is empty") } else { Ok(name) })
+}
+
 /// What looks like a number is an option's value even where it is negative: the value is at fault then, not the line.
 fn with_numbers(arg: Arg) -> Arg {
     let takes_value = arg.get_action().takes_values() && !arg.is_positional();
@@ -232,7 +239,7 @@ fn with_twin(arg: Arg) -> Arg {
     }
     let Some(twin) = arg.get_long().map(env::option_twin) else { return arg };
     let arg = match arg.get_action() {
-        ArgAction::SetTrue => arg.value_parser(FalseyValueParser::new()),
+        ArgAction::SetTrue => arg.value_parser(BoolishValueParser::new()),
         _ => arg,
     };
     if env::is_set(&twin) { arg.env(twin) } else { arg }

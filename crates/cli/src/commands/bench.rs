@@ -67,6 +67,9 @@ struct Speed {
 
 /// Measures every repetition and shows mean and standard deviation.
 pub(super) fn bench(args: &BenchArgs) -> Result<(), CliError> {
+    if (args.prompt, args.generate) == (0, 0) {
+        return Err(CliError::NothingToMeasure);
+    }
     let file = session::open(&args.model)?;
     let mut options = args.model.engine.options();
     if options.ctx.is_none() {

@@ -22,7 +22,7 @@ pub(super) fn plan(args: &PlanArgs) -> Result<(), CliError> {
     }
     if args.model.output.json {
         if plan.fits {
-            session::show_notes(&plan, &args.model);
+            session::show_notes(&plan.notes, &args.model);
         }
         output::print_json(&plan)?;
     } else {

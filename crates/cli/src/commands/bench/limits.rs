@@ -36,7 +36,7 @@ pub(super) struct CpuLimits {
     pub(super) read_difference: f64,
     /// The same of the products.
     mac_difference: f64,
-    /// Whether one of the differences is so large that the shares are doubtful.
+    /// Whether one of the differences, or a share, is so large that the shares are doubtful.
     pub(super) unsteady: bool,
     runs: Vec<RunLimits>,
 }
@@ -73,6 +73,7 @@ impl CpuLimits {
             |of: fn(&RunLimits) -> [f64; 2]| runs.iter().map(|run| difference(of(run))).fold(0.0, f64::max);
         let read_difference = largest(|run| run.bytes_per_second);
         let mac_difference = largest(|run| run.macs_per_second);
+        let most = runs.iter().map(|run| run.read_share.max(run.mac_share)).fold(0.0, f64::max);
         Some(Self {
             bytes_per_second: mean(runs.iter().flat_map(|run| run.bytes_per_second)),
             macs_per_second: mean(runs.iter().flat_map(|run| run.macs_per_second)),
@@ -80,7 +81,7 @@ impl CpuLimits {
             mac_share: mean(runs.iter().map(|run| run.mac_share)),
             read_difference,
             mac_difference,
-            unsteady: read_difference.max(mac_difference) > STEADY,
+            unsteady: read_difference.max(mac_difference).max(most - 1.0) > STEADY,
             runs,
         })
     }
@@ -153,6 +154,14 @@ mod tests {
         assert_eq!(limits.bytes_per_second, 1800.0);
         assert!((limits.read_difference - 0.1).abs() < 1e-12 && (limits.mac_difference - 0.2).abs() < 1e-12);
         assert!(limits.unsteady, "0.2 is more than 0.15");
+        let beyond = CpuLimits::of(
+            &[Measured {
+                limits: Some(Limits { read: [600.0; 2], products: [900.0; 2] }),
+                ..part(1000, [0.0; 2])
+            }],
+            &demand(),
+        );
+        assert!(beyond.unwrap().unsteady, "800 bytes a second are no part of 600");
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! The results as people read them: columns of text, or Markdown for records.
 
+use std::path::Path;
+
 use super::{DeviceWork, Report, TestResult};
 use crate::escape;
 
@@ -36,7 +38,8 @@ pub(super) fn markdown(report: &Report) -> String {
 fn header(report: &Report) -> String {
     let bandwidth = report.device_bytes_per_second;
     let bandwidth = bandwidth.map(|best| format!(", reads {:.2} GB/s", best / 1e9)).unwrap_or_default();
-    format!("{}{bandwidth}", escape::line(&report.device))
+    let model = Path::new(&report.model).file_name().unwrap_or_default().to_string_lossy();
+    format!("{}: {}{bandwidth}", escape::line(&model), escape::line(&report.device))
 }
 
 fn cells(result: &TestResult) -> [String; 7] {
@@ -66,7 +69,7 @@ fn remarks(report: &Report) -> impl Iterator<Item = String> {
     });
     let unsteady = report.results.iter().any(|result| result.cpu_limits.as_ref().is_some_and(|l| l.unsteady));
     let unsteady = unsteady.then(|| {
-        "! before and after a repetition the limits differed much: others use the machine".to_owned()
+        "! limits differed much, or are below what was reached: the machine is shared".to_owned()
     });
     let device = report.results.iter().filter_map(|result| {
         Some(format!("{}: {}", result.test, result.device_work.as_ref().map(DeviceWork::line)?))
