@@ -15,8 +15,8 @@ const FINE_STEP: usize = 16;
 const KV_TYPES: [(DType, &str); 3] = [(DType::F32, "f32"), (DType::F16, "f16"), (DType::Q8_0, "q8_0")];
 
 /// Nearby requests that would be admitted: as many blocks as fit the device, the largest context, the largest batch, the
-/// next smaller KV type that fits, pages of the file exempt from the budget, and the budget that it takes, if that is there. `refused` is the
-/// backend that the request doesn't fit.
+/// next smaller KV type that fits, pages of the file exempt from the budget, and the budget that it takes, if that is there.
+/// `refused` is the backend that the request doesn't fit.
 pub(crate) fn alternatives(
     file: &ModelFile,
     options: &Options,
