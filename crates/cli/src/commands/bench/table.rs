@@ -68,9 +68,8 @@ fn remarks(report: &Report) -> impl Iterator<Item = String> {
         ))
     });
     let unsteady = report.results.iter().any(|result| result.cpu_limits.as_ref().is_some_and(|l| l.unsteady));
-    let unsteady = unsteady.then(|| {
-        "! limits differed much, or are below what was reached: the machine is shared".to_owned()
-    });
+    let unsteady = unsteady
+        .then(|| "! limits differed much, or are below what was reached: the machine is shared".to_owned());
     let device = report.results.iter().filter_map(|result| {
         Some(format!("{}: {}", result.test, result.device_work.as_ref().map(DeviceWork::line)?))
     });
