@@ -3,7 +3,8 @@
 
 use minfer_graph::{AttentionSpec, BackendError, Heads, NodeId, Op};
 
-use super::order::{Access, Span, Split};
+use super::norm::{self, Norm};
+use super::order::{Access, Split};
 use super::places::{Place, Places};
 use super::prepare::Preparer;
 use super::rope::{self, Turn};
@@ -96,7 +97,7 @@ fn stays(places: &mut Places<'_>, fold: &Fold, source: NodeId) -> bool {
 pub(super) struct Row {
     x: Floats,
     head_dim: usize,
-    norm: Option<(Floats, f32)>,
+    norm: Option<Norm>,
     turn: Option<Turn>,
 }
 
@@ -115,7 +116,7 @@ impl Row {
         unsafe {
             let x = self.x.part(0, head * self.head_dim..(head + 1) * self.head_dim);
             match self.norm {
-                Some((w, eps)) => run.kernels.rms_norm(out, x, self.head_dim, Some(w.row(0)), eps),
+                Some(norm) => norm.apply(run, x, out),
                 None => out.copy_from_slice(x),
             }
             if let Some(turn) = &self.turn {
@@ -183,21 +184,13 @@ fn row(
     head_dim: usize,
     accesses: &mut Vec<Access>,
 ) -> Result<Row, BackendError> {
-    let mut read = |span: Span| accesses.push(Access::read(span, Split::Any));
     let (x, span) = p.floats(heads.source)?;
-    read(span);
-    let norm = match heads.norm.map(|id| (p.get(id).inputs[1], &p.get(id).op)) {
-        Some((w, &Op::RmsNorm { eps })) => {
-            let (w, span) = p.floats(w)?;
-            read(span);
-            Some((w, eps))
-        }
-        _ => None,
-    };
+    accesses.push(Access::read(span, Split::Any));
+    let norm = heads.norm.map(|id| norm::norm(p, id, accesses)).transpose()?;
     let turn = match heads.rope.map(|id| (id, &p.get(id).op)) {
         Some((id, Op::Rope(spec))) => {
             let (turn, span) = rope::turn(p, id, spec)?;
-            read(span);
+            accesses.push(Access::read(span, Split::Any));
             Some(turn)
         }
         _ => None,

@@ -31,8 +31,8 @@ pub(super) struct Quantized {
 }
 
 impl Quantized {
-    /// The row `x`, which every thread quantizes for itself into the memory of a product.
-    pub(super) fn own(x: Span, rows: LiveRows, scratch: &Scratch) -> Self {
+    /// The rows `x` in the memory of a product.
+    pub(super) fn of(x: Span, rows: LiveRows, scratch: &Scratch) -> Self {
         Self { x, rows, activations: scratch.shared, stride: scratch.layout.shared_stride }
     }
 
@@ -102,8 +102,8 @@ fn quantize(p: &mut Preparer<'_>, x: NodeId, scratch: Scratch) -> Result<Quantiz
     if let Some(quantized) = known {
         return Ok(quantized);
     }
-    let stride = scratch.layout.shared_stride;
-    let quantized = Quantized { x: span, rows, activations: scratch.shared, stride };
+    let quantized = Quantized::of(span, rows, &scratch);
+    let stride = quantized.stride;
     let accesses = [
         Access::read(span, if stride == 0 { Split::Rows(rows) } else { Split::Any }),
         Access::write(scratch.shared.span(), quantized.split(Split::Rows(rows))),
@@ -115,11 +115,9 @@ fn quantize(p: &mut Preparer<'_>, x: NodeId, scratch: Scratch) -> Result<Quantiz
 
 /// The first of the products that follow `x`, if they are all that reads it, and every thread quantizes it for itself.
 pub(super) fn products_of(p: &Preparer<'_>, x: NodeId) -> Option<NodeId> {
-    let segment = p.segment();
-    let (graph, threads) = (segment.graph, p.threads);
+    let (graph, threads) = (p.segment().graph, p.threads);
     let readers = graph.readers(x).count();
-    let next = segment.nodes.iter().skip_while(|&&id| id != x).skip(1);
-    let next: Vec<_> = next.copied().filter(|&id| !graph.node(id).op.is_leaf()).take(readers).collect();
+    let next: Vec<_> = p.work_after(x).take(readers).collect();
     let layout = |id| NodeScratch::of(graph, id, threads);
     let product = *next.first()?;
     let alike = next.iter().all(|&id| {

@@ -30,13 +30,17 @@ pub(super) fn prepare(p: &mut Preparer<'_>, id: NodeId) -> Result<(), BackendErr
 
 /// What a norm multiplies with.
 #[derive(Clone, Copy)]
-struct Norm {
+pub(super) struct Norm {
     w: Floats,
     eps: f32,
 }
 
-/// What the norm `id` multiplies with.
-fn norm(p: &mut Preparer<'_>, id: NodeId, accesses: &mut Vec<Access>) -> Result<Norm, BackendError> {
+/// What the norm `id` multiplies with; adds to `accesses` that all of it is read.
+pub(super) fn norm(
+    p: &mut Preparer<'_>,
+    id: NodeId,
+    accesses: &mut Vec<Access>,
+) -> Result<Norm, BackendError> {
     let node = p.get(id);
     let Op::RmsNorm { eps } = node.op else { unreachable!("only norms come here") };
     let (w, span) = p.floats(node.inputs[1])?;
@@ -45,11 +49,11 @@ fn norm(p: &mut Preparer<'_>, id: NodeId, accesses: &mut Vec<Access>) -> Result<
 }
 
 impl Norm {
-    /// Norms a row.
+    /// Norms a row, or a head.
     ///
     /// # Safety
     /// Nobody may write the factors.
-    unsafe fn apply(self, run: &Run<'_>, x: &[f32], out: &mut [f32]) {
+    pub(super) unsafe fn apply(self, run: &Run<'_>, x: &[f32], out: &mut [f32]) {
         // SAFETY: the caller's promise.
         run.kernels.rms_norm(out, x, x.len(), Some(unsafe { self.w.row(0) }), self.eps);
     }
@@ -73,11 +77,8 @@ impl Work for RmsNorm {
 /// Where a norm goes that all threads may compute for themselves, with the sum and the norm that come next: the sum isn't
 /// written over what they read.
 fn stream_of(p: &mut Preparer<'_>, id: NodeId) -> Result<Option<PostNorm>, BackendError> {
-    let segment = p.segment();
-    let later = segment.nodes.iter().skip_while(|&&other| other != id).skip(1);
-    let later = later.copied().filter(|&other| segment.graph.node(other).op.has_work());
-    let Some(norm) = segment.graph.post_norm(id).filter(|norm| later.take(2).eq([norm.sum, norm.next]))
-    else {
+    let norm = p.segment().graph.post_norm(id);
+    let Some(norm) = norm.filter(|norm| p.work_after(id).take(2).eq([norm.sum, norm.next])) else {
         return Ok(None);
     };
     let written = p.floats(norm.sum)?.1;
@@ -120,7 +121,7 @@ fn prepare_own(
     if let Some((_, to)) = post {
         p.done.extend([to.sum, to.next]);
     }
-    p.quantized = Some(Quantized::own(span, rows, &scratch));
+    p.quantized = Some(Quantized::of(span, rows, &scratch));
     Ok(())
 }
 

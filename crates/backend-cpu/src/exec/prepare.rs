@@ -106,6 +106,13 @@ impl<'a> Preparer<'a> {
         self.places.segment.graph.node(id)
     }
 
+    /// The nodes with work that come after one.
+    pub(super) fn work_after(&self, id: NodeId) -> impl Iterator<Item = NodeId> + use<'a> {
+        let Segment { graph, nodes, .. } = self.places.segment;
+        let later = nodes.iter().copied().skip_while(move |&other| other != id).skip(1);
+        later.filter(move |&other| graph.node(other).op.has_work())
+    }
+
     /// The rows of a node that a run computes.
     pub(super) fn live_rows(&self, id: NodeId) -> LiveRows {
         let node = self.get(id);

@@ -54,8 +54,8 @@ impl NodeScratch {
         }
     }
 
-    /// One row is quantized by every thread for itself, perhaps with a sum and a norm before (a row each), which saves barriers; more are shared
-    /// out.
+    /// One row is quantized by every thread for itself, perhaps with a sum and a norm before (a row each), which saves
+    /// barriers; more are shared out.
     fn mat_mul(dtype: DType, rows: usize, k: usize, threads: usize) -> Self {
         if !dtype.is_quantized() {
             return Self::default();

@@ -240,6 +240,25 @@ fn an_output_is_no_view_of_a_leaf() {
     refused(b.finish(), "%5: an output must be computed");
 }
 
+/// How keys lie is the backend's own business.
+#[test]
+fn keys_are_written_and_attended_to_and_nothing_else() {
+    let keys = StateDecl { keys: true, ..cache(8) };
+    let Leaves { mut b, x, positions, v, .. } = leaves();
+    let k = b.state(StateId::new(2), &keys).unwrap();
+    let written = b.write_rows(k, x, positions).unwrap();
+    let out = b.attention(x, written, v, positions, attention(2, 2)).unwrap();
+    b.output(out);
+    let graph = b.finish().unwrap();
+    assert!(graph.holds_keys(written) && !graph.holds_keys(v));
+
+    let Leaves { mut b, x, positions, .. } = leaves();
+    let k = b.state(StateId::new(2), &keys).unwrap();
+    let out = b.attention(x, k, k, positions, attention(2, 2)).unwrap();
+    b.output(out);
+    refused(b.finish(), "%6: attention can't read keys");
+}
+
 #[test]
 fn a_state_is_read_through_its_latest_write() {
     let Leaves { mut b, x, positions, k, v, .. } = leaves();

@@ -7,7 +7,8 @@ use super::op::Op;
 
 /// Checks what every reader of a graph relies on:
 /// operands come first and are as many as the operation takes; every value has a size; a view shows bytes that its source
-/// has; a value that is overwritten in a state is read only after the write; keys are only written and attended to; inputs and outputs exist.
+/// has; a value that is overwritten in a state is read only after the write; keys are only written and attended to;
+/// inputs and outputs exist.
 pub fn verify(graph: &ComputeGraph) -> Result<(), GraphError> {
     for id in graph.ids() {
         verify_node(graph, id).map_err(|what| GraphError::Invalid { node: id, what })?;
